@@ -1,5 +1,4 @@
-//! Reads from git what has become of a tree: the target's history, the branches ahead of it, and a cache of what was
-//! read before.
+//! Reads the progress of a tree from git: the target's history, the branches ahead of it, and a cache of earlier reads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,33 +13,33 @@ use crate::progress::{
 use crate::step::short_id;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
-/// As many new commits are read again each time before the cache is written anew.
+/// Number of uncached commits that are read again each time before the cache is rewritten.
 const WORTH_CACHING: usize = 100;
 
-/// What the branch others begin on is called in a clone.
+/// The ref that names the remote's default branch in a clone.
 const BASE_OF_REMOTE: &str = "refs/remotes/origin/HEAD";
 
-/// The base branch when neither a person nor the remote names one: the first of these that exists.
+/// The base branch if neither the user nor the remote names one: the first of these that exists.
 const USUAL_BASES: [&str; 2] = ["main", "master"];
 
-/// Why the state of a tree could not be read.
+/// Why the progress of a tree could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// git said no.
+    /// A git operation failed.
     #[error(transparent)]
     Git(#[from] git::Error),
-    /// The target is not there.
+    /// The target does not exist.
     #[error("there is no branch `{0}`; `git branch` shows what there is")]
     NoTarget(BranchName),
-    /// The base branch is not there.
+    /// The base branch does not exist.
     #[error("there is no base branch `{0}`; name one with `--base-branch` or `tree.base_branch` in pleach.yaml")]
     NoBase(BranchName),
-    /// Nobody knows what was done.
+    /// The history is incomplete.
     #[error("this is a shallow clone, so steps on `{0}` may be missing; `git fetch --unshallow` fetches the rest")]
     CutOff(BranchName),
 }
 
-/// Reads the state of trees on a target. Held, it reads only what is new since it last looked.
+/// Reads the progress of trees on a target. A reader that is kept reads only new commits.
 #[derive(Debug)]
 pub struct ProgressReader {
     repo: Repo,
@@ -48,12 +47,12 @@ pub struct ProgressReader {
     prefix: String,
     base: Option<BranchName>,
     scan: Option<StepScan>,
-    /// How many commits were read that the file on disk does not know.
+    /// Number of commits read that the cache on disk lacks.
     uncached: usize,
 }
 
-/// What has become of the tree at `tree` on `target`, as [`ProgressReader::read_whole`] tells it. `prefix` is what pleach's
-/// branches begin with, `base` the branch the target was begun on, which only matters for steps of the older form.
+/// The progress of the tree at `tree` on `target`, as from [`ProgressReader::read_whole`]. `prefix` is the prefix of
+/// pleach's branches, `base` the branch the target was started on, which only matters for steps of the older form.
 pub fn read(
     repo: &Repo,
     target: &BranchName,
@@ -64,12 +63,12 @@ pub fn read(
     ProgressReader::new(repo, target, prefix, base).read_whole(tree)
 }
 
-/// Where the base branch somebody has named stands.
+/// The tip of the base branch the user named.
 pub fn named_base(repo: &Repo, name: &BranchName) -> Result<CommitId, Error> {
     find_base(repo, name)?.ok_or_else(|| Error::NoBase(name.clone()))
 }
 
-/// Where a base branch stands; in a clone that has no such branch, where the remote's stood.
+/// The tip of a base branch; in a clone without the branch, that of its remote-tracking branch.
 fn find_base(repo: &Repo, name: &BranchName) -> Result<Option<CommitId>, Error> {
     Ok(match repo.refs().find(&branch_ref(name))? {
         Some(tip) => Some(tip),
@@ -78,7 +77,7 @@ fn find_base(repo: &Repo, name: &BranchName) -> Result<Option<CommitId>, Error> 
 }
 
 impl ProgressReader {
-    /// A reader that has not looked yet.
+    /// A reader that has not read anything yet.
     pub fn new(repo: &Repo, target: &BranchName, prefix: &str, base: Option<&BranchName>) -> Self {
         Self {
             repo: repo.clone(),
@@ -90,7 +89,7 @@ impl ProgressReader {
         }
     }
 
-    /// The files of the trees that were worked on this target, by name. One that another program began has no start of a run.
+    /// The files of the trees worked on this target, by name. A tree started by another program has no run start.
     pub fn trees(&mut self) -> Result<BTreeSet<String>, Error> {
         let scan = self.look()?;
         let trees = scan.steps.iter().filter_map(|seen| seen.found.step.tree.clone()).collect();
@@ -98,8 +97,8 @@ impl ProgressReader {
         Ok(trees)
     }
 
-    /// The sessions whose steps are on this target, or on the branches of its phases and tasks; none where not all of that
-    /// can be read.
+    /// The sessions with steps on this target, or on the branches of its phases and tasks; `None` if part of that is
+    /// unreadable.
     pub fn sessions(&mut self) -> Result<Option<BTreeSet<SessionId>>, Error> {
         let scan = self.look()?;
         let (chains, unread) = self.chains(&scan)?;
@@ -110,14 +109,13 @@ impl ProgressReader {
         Ok(is_whole.then_some(sessions))
     }
 
-    /// What has become of a tree by now; an error where the history is cut off, because what is missing would be done
-    /// once more.
+    /// The current progress of a tree. An incomplete history is an error, because missing work would be done again.
     pub fn read_whole(&mut self, tree: &str) -> Result<Progress, Error> {
         let progress = self.read(tree)?;
         if progress.cut_off { Err(Error::CutOff(self.target.clone())) } else { Ok(progress) }
     }
 
-    /// What has become of a tree by now.
+    /// The current progress of a tree.
     pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
         let scan = self.look()?;
         let (chains, unread) = self.chains(&scan)?;
@@ -130,12 +128,13 @@ impl ProgressReader {
         Ok(progress)
     }
 
-    /// Whether the newest step a task has on its branch is of the tree at `tree`; none when the branch has no step of it.
+    /// Whether a task's newest step on its branch belongs to the tree at `tree`; `None` if the branch has no step of
+    /// the task.
     pub fn is_of_tree(&mut self, branch: OpenBranch, task: &TaskId, tree: &str) -> Result<Option<bool>, Error> {
         let scan = self.look()?;
         let tip = branch.tip;
         let ahead = self.chain(&scan, branch)?.map(|chain| chain.steps);
-        // One that has landed stands at its last step.
+        // The branch of a landed task is at its last step.
         let is_its = |seen: &&CandidateStep| seen.found.step.task.as_ref() == Some(task);
         let newest = match &ahead {
             Some(steps) => steps.iter().rev().find(is_its),
@@ -146,7 +145,7 @@ impl ProgressReader {
         Ok(of_tree)
     }
 
-    /// Reads the steps of the target that are new.
+    /// Reads the new steps of the target.
     fn look(&mut self) -> Result<StepScan, Error> {
         let tip = self.repo.refs().find(&branch_ref(&self.target))?;
         let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
@@ -165,7 +164,7 @@ impl ProgressReader {
         Ok(scan)
     }
 
-    /// What steps may call the target.
+    /// The names by which steps may refer to the target.
     fn names(&self) -> Names<'_> {
         let branch = self.target.as_str();
         Names { branch, short_id: short_id(branch) }
@@ -190,15 +189,15 @@ impl ProgressReader {
         Ok(StepScan { tip, steps, runs: gathered.runs, scope, cut })
     }
 
-    /// Reads what came since `scan`; none when the target did not simply go on from there.
+    /// Reads the commits since `scan`; `None` if the target does not simply continue from there.
     fn go_on(&mut self, mut scan: StepScan, tip: CommitId) -> Result<Option<StepScan>, Error> {
         if scan.cut.is_some() {
-            // More of it may be there by now.
+            // More of the history may be available by now.
             return Ok(None);
         }
         let mut needs_scope = scan.scope != ScanScope::Unneeded;
         if tip != scan.tip {
-            // What is cached may name a commit that is gone.
+            // The cache may name a commit that is gone.
             let Ok([new, gone]) = self.repo.history().symmetric_difference(tip, scan.tip, (&self.keep(), &is_turn))
             else {
                 return Ok(None);
@@ -212,11 +211,11 @@ impl ProgressReader {
             let names = if is_named { Names::branch(self.target.as_str()) } else { self.names() };
             let gathered = gather(&new, &StepPlace::Target, names, outside)?;
             if !gathered.steps.is_empty() && new.iter().any(|commit| commit.parents.len() > 1) {
-                // What it brings belongs among what is known.
+                // The merged steps belong among the known ones.
                 return Ok(None);
             }
             needs_scope |= gathered.needs_scope;
-            // Where clocks were wrong, a commit can look new that is not.
+            // With wrong clocks, an old commit can look new.
             let mut fresh: BTreeSet<CommitId> = gathered.steps.iter().map(|(_, seen)| seen.found.commit).collect();
             scan.steps.iter().filter(|_| !gathered.steps.is_empty()).for_each(|seen| {
                 fresh.remove(&seen.found.commit);
@@ -240,14 +239,14 @@ impl ProgressReader {
         Ok(self.repo.history().merge_base(tip, base)?.map_or(ScanScope::All, ScanScope::After))
     }
 
-    /// The base branch and where it stands.
+    /// The base branch and its tip.
     fn base(&self) -> Result<Option<(BranchName, CommitId)>, Error> {
         if let Some(name) = &self.base {
             return Ok(Some((name.clone(), named_base(&self.repo, name)?)));
         }
         let of_remote = self.repo.refs().symbolic_target(BASE_OF_REMOTE)?;
         let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
-        // One with a usual name is its own base, whatever others begin on.
+        // A target with a usual name is its own base, whatever the remote's default branch.
         let itself = USUAL_BASES.into_iter().filter(|name| *name == self.target.as_str());
         for name in itself.chain(of_remote).chain(USUAL_BASES).filter_map(|name| BranchName::new(name).ok()) {
             if let Some(tip) = find_base(&self.repo, &name)? {
@@ -257,11 +256,11 @@ impl ProgressReader {
         Ok(None)
     }
 
-    /// The task and phase branches that may be ahead of the target, and those that cannot be read.
+    /// The task and phase branches that may be ahead of the target, and the unreadable ones.
     fn chains(&self, scan: &StepScan) -> Result<(Vec<Chain>, Vec<UnreadableBranch>), Error> {
         let (mut chains, mut unread) = (Vec::<Chain>::new(), Vec::new());
         let mut landed: Option<LandedCommits> = None;
-        // What tasks have brought to their phase, whose branch is read before theirs, where that is not closed.
+        // Commits of tasks on open phase branches, which are read before the task branches.
         let mut gathered: BTreeSet<CommitId> = BTreeSet::new();
         for (id, branch) in self.branches()? {
             let is_task = matches!(branch.place, StepPlace::Task(_));
@@ -277,7 +276,7 @@ impl ProgressReader {
             match chain {
                 Err(Error::Git(error)) if error.is_damage() => {
                     if unread.is_empty() {
-                        // What the target itself lacks is no matter of one branch.
+                        // If the target itself is damaged, the problem is not this branch.
                         self.repo.history().all(scan.tip, (&self.keep(), &is_turn))?;
                     }
                     unread.push(UnreadableBranch {
@@ -298,7 +297,7 @@ impl ProgressReader {
         Ok((chains, unread))
     }
 
-    /// The branches of phases and tasks there are, whether they can be read or not.
+    /// The existing branches of phases and tasks, readable or not.
     fn branches(&self) -> Result<Vec<(TaskId, OpenBranch)>, Error> {
         let phases = (phase_branches(&self.prefix, &self.target), StepPlace::Phase as fn(TaskId) -> StepPlace);
         let tasks = (task_branches(&self.prefix, &self.target), StepPlace::Task as fn(TaskId) -> StepPlace);
@@ -321,14 +320,14 @@ impl ProgressReader {
         Ok(branches)
     }
 
-    /// The steps of a branch that the target does not have; none if there are none.
+    /// The steps of a branch that the target lacks; `None` if there are none.
     fn chain(&self, scan: &StepScan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
         let [beside, own] = self.repo.history().symmetric_difference(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
         let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
         let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
         let shared: Runs = Arc::new(scan.runs.difference(&beside).copied().collect());
         let repo = self.repo.clone();
-        // All that a branch with one beginning shares with the target lies below that beginning.
+        // Everything that a branch with a single fork point shares with the target is below that point.
         let runs = &mut |id| if outside.len() == 1 { Ok(Arc::clone(&shared)) } else { runs_below(&repo, &shared, id) };
         let gathered = gather(&own, &branch.place, Names::branch(self.target.as_str()), runs)?;
         let steps: Vec<_> = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
@@ -337,7 +336,7 @@ impl ProgressReader {
     }
 }
 
-/// The steps a target has, to tell at a glance that a branch brings nothing new.
+/// The steps of a target, for a quick check that a branch has nothing new.
 struct LandedCommits {
     commits: BTreeSet<CommitId>,
     prints: BTreeSet<u64>,
@@ -352,12 +351,12 @@ impl LandedCommits {
         }
     }
 
-    /// Whether a step is there, or a copy of it.
+    /// Whether the target has a step or a copy of it.
     fn has_copy_of(&self, step: &CandidateStep) -> bool {
         self.prints.contains(&step.found.print)
     }
 
-    /// Whether the commit a branch ends in, which nearly always is its newest step, is on the target or has a copy there.
+    /// Whether the target has the tip of a branch or a copy of it. The tip nearly always is the branch's newest step.
     fn has(&self, repo: &Repo, tip: CommitId) -> Result<bool, Error> {
         if self.commits.contains(&tip) {
             return Ok(true);
@@ -374,7 +373,7 @@ fn outside(parent: &HistoryParent) -> Option<CommitId> {
     }
 }
 
-/// Whether the first parents of what is new lead to `from`.
+/// Whether the first parents of the new commits lead to `from`.
 fn goes_on_from(new: &[HistoryCommit], from: CommitId) -> bool {
     let mut at = new.len().checked_sub(1);
     while let Some(place) = at {
@@ -387,7 +386,7 @@ fn goes_on_from(new: &[HistoryCommit], from: CommitId) -> bool {
     false
 }
 
-/// Which of the starts of runs a commit has in its history.
+/// Which run starts a commit has in its history.
 fn runs_below(repo: &Repo, runs: &Runs, id: CommitId) -> Result<Runs, Error> {
     let mut below = BTreeSet::new();
     for run in runs.iter() {

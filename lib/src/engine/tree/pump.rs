@@ -1,5 +1,5 @@
-//! The loop of a run over a tree: starts what may start, and takes in what came of it. What takes long goes on by itself,
-//! each in a session of its own; what they share is decided, recorded and moved here alone.
+//! The loop of a tree run: starts actions and handles their results. Long work runs in the background, each in its own
+//! session; only the loop decides, records and moves what they share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,48 +23,48 @@ use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
 use crate::step::AttemptNumber;
 
-/// How many tasks are worked at once: as many as there are worktrees for them.
+/// Number of tasks worked at once, which is the number of worktrees for them.
 const SLOTS: usize = 1;
 
 pub(super) struct TreePump<'a> {
     run: &'a mut TreeRun,
-    /// What is under way.
+    /// Tasks in progress.
     active: BTreeMap<TaskId, Active>,
-    /// What of it goes on by itself.
+    /// Their background work.
     jobs: JoinSet<(TaskId, Back)>,
-    /// How the run ends, once nothing is under way any more.
+    /// How the run ends, once nothing is in progress.
     ended: Option<Result<TreeEnded, Error>>,
 }
 
-/// A task that is worked, or a phase whose tests run.
+/// A task in progress, or a phase whose tests run.
 struct Active {
     attempts: Arc<Attempts>,
     purpose: Purpose,
-    /// The steps because of which it is done, where it is not to be done for the same ones again.
+    /// The steps that are its reason, if it must not be done again for the same ones.
     because: Option<Vec<CommitId>>,
-    /// Its session was begun by a run before this one.
+    /// Its session was started by an earlier run.
     resumed: bool,
 }
 
 #[derive(Clone)]
 enum Purpose {
-    /// The task is worked until it is complete or given up, and landed.
+    /// Work on the task until it is complete or given up, and land it.
     Work,
-    /// Its budget of so many attempts is used up.
+    /// Its budget of this many attempts is used up.
     GiveUp(u32, GiveUpReason),
-    /// The tests of the phase run.
+    /// Run the tests of the phase.
     Tests,
 }
 
-/// What came of something that went on by itself.
+/// The result of background work.
 enum Back {
-    /// A session has its files.
+    /// A session is open, with its worktree.
     Opened(Box<Result<(TaskSession, Option<String>), engine::Error>>),
     /// The task of a session is complete or given up, unless it was stopped before.
     Attempted(Box<TaskSession>, Result<Option<TreeEnded>, Error>),
     /// The tests of a phase have run.
     Tested(Box<TaskSession>, Result<SessionEnded, engine::Error>),
-    /// The tests of a task have run where it is to land.
+    /// The tests of a task have run on its landing.
     Retested(Box<LandingTests>, Result<Option<Retested>, engine::Error>),
 }
 
@@ -73,7 +73,7 @@ impl<'a> TreePump<'a> {
         Self { run, active: BTreeMap::new(), jobs: JoinSet::new(), ended: None }
     }
 
-    /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
+    /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
     pub(super) async fn run(mut self) -> Result<TreeEnded, Error> {
         if let Some(ended) = start::begin_run(self.run)? {
             return Ok(ended);
@@ -94,7 +94,7 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    /// Starts all that may start now. What ends at once makes room for more.
+    /// Starts everything that can start now. An action that ends at once makes room for more.
     fn start_all(&mut self) -> Result<(), Error> {
         while self.ended.is_none() {
             if self.run.engine.cancel.is_stopped() {
@@ -117,7 +117,7 @@ impl<'a> TreePump<'a> {
         Ok(())
     }
 
-    /// Starts what is next, or ends the run where it says so.
+    /// Starts the next action, or ends the run if there is none.
     fn start(&mut self, next: NextAction) -> Result<(), Error> {
         let run = &mut *self.run;
         let ended = match next {
@@ -161,7 +161,7 @@ impl<'a> TreePump<'a> {
         Ok(())
     }
 
-    /// Lands a task a run before this one has finished. Where its record is gone, the branch is there.
+    /// Lands a task finished by an earlier run. If its record is gone, its branch is used.
     fn land_waiting(&mut self, task: &TaskId) -> Result<(), Error> {
         let because = loop_guard::not_again(self.run, task, &[task])?;
         phase::bring_phase(self.run, task)?;
@@ -171,13 +171,13 @@ impl<'a> TreePump<'a> {
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
-    /// Works a task from an attempt on.
+    /// Works on a task from an attempt on.
     fn work(&mut self, task: &TaskId, attempt: AttemptNumber, retry: u32) -> Result<(), Error> {
         let because = loop_guard::not_again(self.run, task, &[task])?;
         self.open(task, (attempt, retry), Purpose::Work, Some(because))
     }
 
-    /// Gives a task up whose budget was used up by a run before this one.
+    /// Gives up a task whose budget an earlier run used up.
     fn give_up(&mut self, task: &TaskId, why: GiveUpReason) -> Result<(), Error> {
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
@@ -198,11 +198,11 @@ impl<'a> TreePump<'a> {
         Ok(())
     }
 
-    /// Runs the tests of a phase, in a session of their own.
+    /// Runs the tests of a phase, in their own session.
     fn test(&mut self, gate: &TaskId, because: Option<Vec<CommitId>>) -> Result<(), Error> {
         let run = &mut *self.run;
         let job = testing::job(run, gate);
-        // One that was cut off tells nothing about what is there now.
+        // Interrupted tests say nothing about the current code.
         if let Some(cut_off) = run.state.unfinished.remove(gate) {
             cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.worktree.as_ref())?;
         }
@@ -227,7 +227,7 @@ impl<'a> TreePump<'a> {
         self.jobs.spawn(async move { (task, Back::Opened(Box::new(session.await))) });
     }
 
-    /// Something is back: what follows is done.
+    /// Handles the result of background work.
     fn come_back(&mut self, task: &TaskId, back: Back) {
         let done = tokio::task::block_in_place(|| self.go_on(task, back));
         self.or_end(task, done);
@@ -275,7 +275,7 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    /// Makes attempts at a task until it is complete or given up; one that is lands.
+    /// Makes attempts at a task until it is complete or given up; a decided task lands.
     fn attempt(&mut self, task: &TaskId, mut session: TaskSession) -> Result<(), Error> {
         if session.is_decided() {
             return self.land(task, session);
@@ -301,7 +301,7 @@ impl<'a> TreePump<'a> {
         self.follow_landing(task, step)
     }
 
-    /// Has tests run that a landing asks for, or does what follows from its end.
+    /// Runs the tests a landing asks for, or handles its end.
     fn follow_landing(&mut self, task: &TaskId, step: LandingStep) -> Result<(), Error> {
         match step {
             LandingStep::Tests(mut tests) => {
@@ -339,7 +339,7 @@ impl<'a> TreePump<'a> {
                 Ok(())
             }
             tried => {
-                // What has landed cannot be cancelled any more.
+                // A landed task can no longer be cancelled.
                 let is_stopped = session.is_stopped();
                 let worked = land::landed(self.run, session, tried);
                 self.finish(task, worked)?;
@@ -380,7 +380,7 @@ impl<'a> TreePump<'a> {
         Ok(())
     }
 
-    /// Something is not under way any more.
+    /// Finishes an action in progress.
     fn finish(&mut self, task: &TaskId, worked: WorkEnd) -> Result<(), Error> {
         let active = self.active.remove(task);
         let because = active.and_then(|Active { because, purpose, .. }| match (&worked, purpose) {
@@ -402,7 +402,7 @@ impl<'a> TreePump<'a> {
         self.active.get(task).expect("what comes back was under way")
     }
 
-    /// Ends the run where something could not be done.
+    /// Ends the run if an action failed.
     fn or_end(&mut self, task: &TaskId, done: Result<(), Error>) {
         if let Err(error) = done {
             self.active.remove(task);
@@ -411,7 +411,7 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    /// Ends the run once nothing is under way any more; nothing further is started. The first reason counts.
+    /// Ends the run once nothing is in progress; nothing more is started. The first reason wins.
     fn end(&mut self, ended: Result<TreeEnded, Error>) {
         self.ended.get_or_insert(ended);
     }
@@ -423,14 +423,14 @@ impl<'a> TreePump<'a> {
                 self.run.state.approved.reached = Some(task);
                 Ok(TreeEnded::Unasked)
             }
-            // While the worktree was set up.
+            // Interrupted while the worktree was set up.
             Err(Error::Session(engine::Error::Interrupted { .. })) => Ok(TreeEnded::Paused(Pause::interrupted())),
             ended => ended,
         }
     }
 }
 
-/// The end of a run whose session somebody has stopped, by a wish it was too late for.
+/// The end of a run whose session was asked to stop too late for the session itself.
 fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
     session.is_stopped().then(|| match session.is_cancelled() {
         true => TreeEnded::Cancelled(task.clone()),
@@ -438,14 +438,14 @@ fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
     })
 }
 
-/// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
+/// Runs until the tree is done, or the single requested task is, or nothing more can be done.
 pub async fn run_tree(run: &mut TreeRun) -> Result<TreeEnded, Error> {
     let ended = TreePump::new(run).run().await;
     tokio::task::block_in_place(|| git::pack::pack_remaining(&run.repo));
     ended
 }
 
-/// Runs by itself until the tree is done or nothing more can be done.
+/// Runs in the background until the tree is done or nothing more can be done.
 pub fn spawn(mut run: TreeRun) -> SpawnedRun<(TreeRun, Result<TreeEnded, Error>)> {
     SpawnedRun::new(run.events(), async move {
         let ended = run_tree(&mut run).await;

@@ -1,24 +1,24 @@
-//! Work that waits because of something only a person can decide, and what is said of it.
+//! Work that waits for a person's decision, and the message about it.
 
 use std::path::PathBuf;
 
 use crate::ids::{BranchName, TaskId};
 use crate::merge::RefusalReason;
 
-/// Work that waits to land, or to begin.
+/// Work that waits to land or to start.
 #[derive(Debug)]
 pub struct Refusal {
     /// The task or phase.
     pub task: TaskId,
-    /// It is finished; else it could not begin.
+    /// It is finished; otherwise it could not start.
     pub finished: bool,
-    /// Where its work is.
+    /// The branch with its work.
     pub branch: BranchName,
-    /// Why it did not.
+    /// Why it waits.
     pub code: RefusalCode,
-    /// The same in words, and how to go on.
+    /// The reason in words, and how to continue.
     pub why: String,
-    /// Another tree that is to be worked first.
+    /// Another tree that must be run first.
     pub first: Option<First>,
 }
 
@@ -33,25 +33,25 @@ impl Refusal {
 pub enum RefusalCode {
     /// The branch it would land on is gone.
     TargetGone,
-    /// It does not fit to what is there.
+    /// It conflicts with its target.
     Conflict,
-    /// An object it needs is not what its id says.
+    /// The content of an object it needs does not match its id.
     Overwritten,
     /// Its tests have to run again, and it has none now.
     NoTests,
     /// It cannot be tested where it would land.
     Untestable,
-    /// The branch cannot move: a checkout or another git is in the way.
+    /// The branch cannot move: a checkout or another git process is in the way.
     Held,
-    /// Nothing of the tree lands it any more.
+    /// No task or phase of the tree lands it any more.
     Stray,
-    /// Another tree has the branch.
+    /// Another tree uses the branch.
     Taken,
-    /// Nobody can read the branch.
+    /// The branch is unreadable.
     Unreadable,
-    /// The branch is to begin anew, and a checkout has it.
+    /// The branch must be restarted, but is checked out.
     CheckedOut,
-    /// The branch of its phase lacks something it needs.
+    /// The branch of its phase lacks a dependency.
     Lacking,
 }
 
@@ -71,7 +71,7 @@ impl RefusalCode {
         (Self::Lacking, "the branch of its phase lacks something it needs"),
     ];
 
-    /// The code as it is written.
+    /// The code in its written form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TargetGone => "target-gone",
@@ -88,7 +88,7 @@ impl RefusalCode {
         }
     }
 
-    /// Why a landing was refused.
+    /// The code of a refused landing.
     pub(super) fn of(why: &RefusalReason) -> Self {
         match why {
             RefusalReason::Gone => Self::TargetGone,
@@ -101,12 +101,12 @@ impl RefusalCode {
     }
 }
 
-/// A tree that is to be worked before another.
+/// A tree that must be run before another.
 #[derive(Debug)]
 pub struct First {
     /// Its file.
     pub file: PathBuf,
-    /// It gathers its phases.
+    /// Its phases have their own branches.
     pub gathers: bool,
 }
 

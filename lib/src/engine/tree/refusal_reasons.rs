@@ -1,4 +1,4 @@
-//! Says why work waits for a person, and what to do about it.
+//! Explains why work waits for a person, and how to continue.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::record::History;
 use crate::text::shell_word;
 use crate::workspace::branch_ref;
 
-/// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
+/// The refusal for work that no task or phase of the tree lands: without one, nothing can test it.
 pub(super) fn unsettled(run: &TreeRun, stray: StrandedWork) -> Result<Refusal, Error> {
     let StrandedWork { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
     let of_task = matches!(place, StepPlace::Task(_));
@@ -24,7 +24,7 @@ pub(super) fn unsettled(run: &TreeRun, stray: StrandedWork) -> Result<Refusal, E
     Ok(Refusal::new(id, true, branch, (RefusalCode::Stray, why)))
 }
 
-/// Says that another tree has a branch this one needs: what is there is that tree's to finish.
+/// The refusal for a branch that another tree uses: its work is for that tree to finish.
 pub(super) fn taken(run: &TreeRun, taken: OtherTreeWork) -> Result<Refusal, Error> {
     let OtherTreeWork { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } =
         taken;
@@ -45,14 +45,14 @@ pub(super) fn taken(run: &TreeRun, taken: OtherTreeWork) -> Result<Refusal, Erro
     Ok(Refusal { first, ..Refusal::new(task, false, branch, (RefusalCode::Taken, why)) })
 }
 
-/// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
+/// The refusal for an unreadable branch: a person decides whether its work is done again.
 pub(super) fn unread(run: &TreeRun, unread: UnreadableBranch) -> Refusal {
     let why = format!("{}; then {}", unread.why, run.progress.remedy(&unread, &run.plan.tree));
     Refusal::new(unread.id, false, unread.branch.name, (RefusalCode::Unreadable, why))
 }
 
-/// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
-/// tasks is on their own branches too, and would land from there.
+/// The command that drops the work on a branch, with its session if there is one. Tasks on a phase's branch are on
+/// their own branches too, and would land from there.
 fn dropped(run: &TreeRun, branch: &BranchName, session: Option<SessionId>, tasks: &[TaskId]) -> Result<String, Error> {
     if let Some(id) = session.filter(|id| History::newest(&run.repo, id).is_ok()) {
         return Ok(format!("pleach rm --force {id}"));
@@ -63,7 +63,7 @@ fn dropped(run: &TreeRun, branch: &BranchName, session: Option<SessionId>, tasks
     for own in tasks.iter().map(|task| run.branch_of(task)) {
         let own = own?;
         let Some(tip) = run.repo.refs().find(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
-        // Another task of that name may have the branch by now.
+        // Another task of the same name may use the branch by now.
         let newest = steps::found(run, tip)?;
         if newest.is_some_and(|newest| there.contains(&newest.print)) {
             command.push_str(&format!(" {}", shell_word(own)));
@@ -72,7 +72,7 @@ fn dropped(run: &TreeRun, branch: &BranchName, session: Option<SessionId>, tasks
     Ok(command)
 }
 
-/// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
+/// How to merge a branch by hand into one of pleach's own. Nothing can run on that branch, so the commands switch back.
 pub(super) fn merged_by_hand(run: &TreeRun, from: &BranchName, into: &BranchName) -> String {
     let [there, what, back] = [into, from, &run.plan.target].map(shell_word);
     format!(
@@ -80,7 +80,7 @@ pub(super) fn merged_by_hand(run: &TreeRun, from: &BranchName, into: &BranchName
     )
 }
 
-/// A branch that is to stand elsewhere stays where a checkout has it.
+/// The error for a branch that has to move but is checked out.
 pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
     let why = format!(
         "it has to be restarted, and `{}` has it checked out; switch to another branch there and run again",

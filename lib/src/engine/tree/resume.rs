@@ -1,4 +1,4 @@
-//! Resumes the session an earlier run left on a task, or says why not.
+//! Resumes the session an earlier run left on a task, or reports why not.
 
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use crate::record::{self, History, check_chain};
 use crate::state::{Phase, State, TaskWork};
 use crate::workspace::branch_ref;
 
-/// A session that is about to get its files, which takes long: nobody waits for it. Gives where work was saved that lay in its
-/// worktree, too.
+/// A session whose worktree is being created in the background, because that takes long. Also yields where work found
+/// in the worktree was saved.
 pub(super) struct OpeningSession {
     pub session: BoxFuture<'static, Result<(TaskSession, Option<String>), engine::Error>>,
-    /// It was begun by a run before this one.
+    /// It was started by an earlier run.
     pub resumed: bool,
 }
 
 /// Why a session is not resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SkipReason {
-    /// Its task has been worked on since, or decided about.
+    /// Its task has since been worked on, or decided about.
     Superseded,
-    /// It could not work with what it was started with, which is another today.
+    /// It could not work with its settings, and they have changed since.
     SettingsChanged,
 }
 
-/// The session an earlier run left, if there is one that can go on.
+/// The session an earlier run left, if it can be resumed.
 pub(super) fn resume_unfinished(
     run: &mut TreeRun,
     task: &TaskId,
@@ -44,7 +44,7 @@ pub(super) fn resume_unfinished(
     let Some(Unfinished { id, first, given }) = run.state.unfinished.get(task).cloned() else {
         return Ok(None);
     };
-    // All of it is needed to go on.
+    // A resume needs the complete record.
     let whole = History::newest(&run.repo, &id).and_then(|history| {
         check_chain(&run.repo, history.tip).map_err(record::Error::from)?;
         Ok(history)
@@ -55,7 +55,7 @@ pub(super) fn resume_unfinished(
     };
     if history.first != first {
         run.state.unfinished.remove(task);
-        // Nobody has agreed to what it would run now.
+        // The commands it would run now are not approved.
         run.engine.warn(
             WarningCode::SessionReplaced
                 .with(format!("session {id} is skipped: its record was replaced since this run started")),
@@ -82,7 +82,7 @@ pub(super) fn resume_unfinished(
     Ok(Some(OpeningSession { session, resumed: true }))
 }
 
-/// What a session would be worked by, or why it is not resumed.
+/// The session and its pipeline, or why it is not resumed.
 pub(super) fn resumable(
     run: &TreeRun,
     task: &TaskNode,
@@ -99,7 +99,7 @@ pub(super) fn resumable(
     Ok(if has_changed_settings(run, task, history, state) { Err(SkipReason::SettingsChanged) } else { Ok(left) })
 }
 
-/// Says that a session is not resumed, and where what it has done is.
+/// Warns that a session is not resumed, and says where its work is.
 fn warn_session_abandoned(
     run: &TreeRun,
     task: &TaskId,
@@ -109,14 +109,14 @@ fn warn_session_abandoned(
 ) -> Result<(), Error> {
     let (id, branch) = (&history.session, run.branch_of(task)?);
     let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
-    // Who begins anew from the last step does without what came behind it.
+    // A restart from the last step drops the work after it.
     let steps_alone = has_steps && aside == SkipReason::Superseded;
     let done = if steps_alone { state.on_branches() } else { state.work.clone() };
     let done = state.task.as_ref().and_then(|task| done.get(&task.of.repo).copied());
     let base = history.started.built_on();
     let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
     let why = match run.repo.refs().find(&branch_ref(&branch))? {
-        // Somebody has built on it, or taken it.
+        // Someone has built on it, or merged it.
         Some(at) if run.repo.history().is_ancestor(done, at)? => return Ok(()),
         _ if run.is_on_target(task, done)? => return Ok(()),
         _ if aside == SkipReason::SettingsChanged => "its settings or its pipeline were changed since".to_owned(),
@@ -130,11 +130,11 @@ fn warn_session_abandoned(
     Ok(())
 }
 
-/// Whether a session waits for settings or a pipeline that somebody has mended since: it has its own, as they were.
+/// Whether a session waits for settings or a pipeline that were fixed since: it still has the old ones.
 fn has_changed_settings(run: &TreeRun, task: &TaskNode, history: &History, state: &State) -> bool {
     let could_not_work = matches!(&state.phase, Phase::Paused { reason: PauseReason::Interrupted, why: Some(_) });
     let (started, today) = (&history.started, pipelines::pipeline_of(run, task));
-    // What is recorded has no secrets in it. They may have become known as such since, so both are compared without.
+    // Records hold no secrets. Values may have become known as secrets since, so both sides are compared redacted.
     let without_secrets = |config: &Value| {
         let mut config = config.clone();
         run.engine.redactor.json(&mut config);
@@ -146,30 +146,30 @@ fn has_changed_settings(run: &TreeRun, task: &TaskNode, history: &History, state
     could_not_work && !is_same
 }
 
-/// Whether a session is still what its task is at. Since it was left, the task may have been reset, skipped or worked
-/// by another session.
+/// Whether a session is still the newest on its task. Since it was left, the task may have been reset, skipped or
+/// worked on by another session.
 fn is_newest(run: &TreeRun, task: &TaskId, history: &History, work: &TaskWork) -> Result<bool, Error> {
     let base = history.started.built_on();
     let has_steps = base.is_some_and(|base| base != work.step);
     let tip = run.repo.refs().find(&branch_ref(&run.branch_of(task)?))?;
-    // Killed between record and branch, it has a step nobody else knows of.
+    // If it was killed between record and branch, only it knows of its last step.
     let is_known = has_steps && tip == Some(work.step);
     let state = run.progress.task(task);
     let Some(newest) = state.newest() else { return Ok(true) };
     Ok(match newest.step.session.as_ref() {
         Some(session) if *session == history.session => !state.landed,
         _ if is_known => false,
-        // What it was begun on is older, whatever the clock of another machine said.
+        // Its base is older, whatever the clock of another machine said.
         _ if newest.at <= history.started_at => true,
         _ => base.map_or(Ok(false), |base| run.repo.history().is_ancestor(newest.commit, base))?,
     })
 }
 
-/// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
-/// somebody has removed it to have the task done again, or has worked on it since.
+/// Whether a task's branch is where a session left it, or was about to move it from. Otherwise the branch wins: the
+/// user removed it to have the task done again, or has committed to it since.
 fn fits(run: &TreeRun, task: &TaskId, state: &State) -> Result<bool, Error> {
     let Some(work) = &state.task else { return Ok(false) };
-    // Another clone may go by another name.
+    // Another clone may use another repository name.
     let Some(tip) = state.on_branches().get(&work.of.repo).copied() else { return Ok(false) };
     match run.repo.refs().find(&branch_ref(&run.branch_of(task)?))? {
         None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),

@@ -1,4 +1,4 @@
-//! The run over a tree: ask what is next, do it, land it.
+//! A tree run: pick the next action, do it, land it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::schedule::{NextAction, Schedule};
 use crate::workspace::{branch_ref, phase_branch, task_branch};
 
-/// A run over a tree. The one writer of its target's tasks.
+/// A tree run. It is the only writer of its target's tasks.
 #[derive(Debug)]
 pub struct TreeRun {
     pub(super) engine: Arc<Engine>,
@@ -22,44 +22,44 @@ pub struct TreeRun {
     pub(super) plan: Arc<TreePlan>,
     pub(super) state: RunState,
     pub(super) progress: Progress,
-    /// How many tasks are done and landed.
+    /// The number of done and landed tasks.
     pub(super) done: usize,
-    /// What the target stood at when the progress was read, or where this run moved it since.
+    /// The target's tip when the progress was read, or where this run has moved it since.
     pub(super) seen: CommitId,
     pub(super) schedule: Schedule,
-    /// What the tree's file looked like when it was last looked at.
+    /// The stamp of the tree's file at the last check.
     pub(super) stamp: Option<Stamp>,
-    /// Somebody was told what is special about it.
+    /// The initial warnings were published.
     pub(super) greeted: bool,
     /// The tree's file, once it is written for the records.
     pub(super) document: Option<BlobId>,
-    /// What the sessions of the run have spent, once somebody had to know.
+    /// The spending of the run's sessions, once it is needed.
     pub(super) spending: Option<Spending>,
 }
 
 impl TreeRun {
-    /// What is told of it, and of its sessions, from now on.
+    /// Subscribes to its events and those of its sessions from now on.
     pub fn events(&self) -> Subscription {
         self.engine.events.subscribe()
     }
 
-    /// What has become of the tasks so far.
+    /// The progress of the tasks so far.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// What would be done first.
+    /// The first action.
     pub fn next(&self) -> NextAction {
         self.schedule.next()
     }
 
-    /// Whether the next thing this run does is to open itself.
+    /// Whether the run still has to write its opening commit.
     pub(super) fn begins_now(&self) -> bool {
         !self.state.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
     }
 
-    /// Goes on with what belongs to a task that is done, and nothing else, where any one was asked for: the tests and the
-    /// merge of its phase belong to the task that completes it.
+    /// Restricts a run for one task to the task just done and what belongs to it: the tests and the merge of a phase
+    /// belong to the task that completes it.
     pub(super) fn choose(&mut self, task: TaskId) {
         if self.plan.one && self.state.chosen.is_none() {
             self.state.chosen = Some(task);
@@ -87,13 +87,12 @@ impl TreeRun {
         Ok(starts.is_empty())
     }
 
-    /// The branch of a task.
     pub(super) fn branch_of(&self, task: &TaskId) -> Result<BranchName, Error> {
         Ok(task_branch(&self.plan.branch_prefix, &self.plan.target, task)?)
     }
 
-    /// The branch a task lands on: the target, or its phase's. What the tests of a phase say stands where what they ran on
-    /// is.
+    /// The branch a task lands on: the target, or its phase's. The result of a phase's tests lands where the tested
+    /// code is.
     pub(super) fn lands_on(&self, task: &TaskId) -> Result<BranchName, Error> {
         let phase = self.plan.tree.phase_of(task);
         let is_leaf = self.plan.tree.is_leaf(task);
@@ -103,12 +102,12 @@ impl TreeRun {
         }
     }
 
-    /// Where the branch stands a task lands on.
+    /// The tip of the branch a task lands on.
     pub(super) fn landing_tip(&self, task: &TaskId) -> Result<CommitId, Error> {
         self.tip_or_target(&self.lands_on(task)?)
     }
 
-    /// Where a branch stands. A phase's begins at the target.
+    /// The tip of a branch. A phase's branch starts at the target.
     pub(super) fn tip_or_target(&self, on: &BranchName) -> Result<CommitId, Error> {
         match self.repo.refs().find(&branch_ref(on))? {
             Some(tip) => Ok(tip),
@@ -116,7 +115,6 @@ impl TreeRun {
         }
     }
 
-    /// A branch of the repository.
     pub(super) fn target_of(&self, branch: BranchName) -> LandingTarget {
         LandingTarget { repo: self.plan.repo_name.clone(), branch }
     }
@@ -129,7 +127,7 @@ impl TreeRun {
     }
 }
 
-/// Where a target stands.
+/// The tip of a target.
 pub(super) fn target_tip(repo: &Repo, target: &BranchName) -> Result<CommitId, Error> {
     repo.refs().find(&branch_ref(target))?.ok_or_else(|| Error::NoTarget(target.clone()))
 }

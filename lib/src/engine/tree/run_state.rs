@@ -1,4 +1,4 @@
-//! What a run over a tree has done and holds.
+//! The state of a tree run.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,31 @@ use crate::progress::Progress;
 use crate::schedule::{Schedule, ScheduleOptions};
 use crate::workspace::Lock;
 
-/// How far a run has come, and what it holds.
+/// The progress of a run, and the resources it holds.
 #[derive(Debug)]
 pub(super) struct RunState {
     pub(super) reader: ProgressReader,
-    /// The worktree, when no task is worked.
+    /// The worktree, while no task uses it.
     pub(super) worktree: Option<SharedWorktree>,
-    /// What the tests of each phase last passed on, in this run.
+    /// The files on which the tests of each phase last passed in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
-    /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
+    /// The only task to work on: the requested one, or the first one done if any one was requested.
     pub(super) chosen: Option<TaskId>,
-    /// What this run has done.
+    /// Tasks done and gates run in this run.
     pub(super) done: BTreeMap<TaskId, Completed>,
-    /// Sessions of tasks that have not landed, from runs before this one.
+    /// Unlanded sessions of tasks, from earlier runs.
     pub(super) unfinished: BTreeMap<TaskId, Unfinished>,
-    /// What somebody was asked about.
+    /// What was submitted for approval.
     pub(super) approved: Approved,
-    /// Sessions from runs before this one that have landed, and of which no step is among what is done.
+    /// Landed sessions of earlier runs without a step in the progress.
     pub(super) lost: BTreeMap<TaskId, Vec<SessionId>>,
-    /// This run was opened.
+    /// The opening commit is written.
     pub(super) opened: bool,
     pub(super) _lock: Lock,
 }
 
 impl RunState {
-    /// What comes next in a tree, after what has become of it.
+    /// The schedule of a tree, given its progress.
     pub(super) fn schedule(&self, plan: &TreePlan, progress: &Progress) -> Schedule {
         let limits = ScheduleOptions { only: self.chosen.clone(), ..plan.limits.clone() };
         Schedule::new(&plan.tree, progress, limits)
@@ -48,11 +48,11 @@ impl RunState {
 /// A task this run has done, or a gate it has run.
 #[derive(Debug)]
 pub(super) struct Completed {
-    /// The newest steps before, because of which it was.
+    /// The newest steps at that time, which were the reason for it.
     pub(super) because: Vec<CommitId>,
-    /// Where the branch stood that it has landed on.
+    /// The tip of the branch it landed on.
     pub(super) landed: CommitId,
 }
 
-/// What each session has spent, and on which task.
+/// The spending of each session, and its task.
 pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;

@@ -1,5 +1,4 @@
-//! What people decide about tasks: that one counts as done, or that one is to be done again. Both are steps on the
-//! target that change no file.
+//! Decisions about tasks: to skip one, or to do one again. Both are steps on the target that change no file.
 
 use jiff::Timestamp;
 
@@ -21,16 +20,16 @@ use crate::step::{Step, StepKind};
 use crate::trailer::CommitMessage;
 use crate::workspace::{Lock, branch_ref};
 
-/// What is decided.
+/// The decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// It counts as complete.
+    /// The task counts as complete.
     Skip,
-    /// It is done again, from its beginning.
+    /// The task is done again from the start.
     Reset,
 }
 
-/// A tree whose tasks are decided about.
+/// A tree with tasks to decide about.
 #[derive(Debug, Clone, Copy)]
 pub struct Marking<'a> {
     /// The repository.
@@ -39,44 +38,44 @@ pub struct Marking<'a> {
     pub repo_name: &'a RepoName,
     /// The tree.
     pub tree: &'a TaskTree,
-    /// Its file, from the root of the repository.
+    /// Its file, relative to the root of the repository.
     pub path: &'a str,
     /// The branch everything lands on.
     pub target: &'a BranchName,
-    /// What pleach's branches begin with.
+    /// The prefix of pleach's branches.
     pub branch_prefix: &'a str,
-    /// The branch the target was begun on.
+    /// The branch the target was started on.
     pub base_branch: Option<&'a BranchName>,
 }
 
-/// A decision that would be put on the target.
+/// A decision before it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedMark {
-    /// What the commit before it says, where that opens the run.
+    /// The message of the commit before it, if that starts the run.
     pub run_start: Option<CommitMessage>,
-    /// What its commit says.
+    /// The message of its commit.
     pub message: CommitMessage,
     /// The session that would be cancelled.
     pub session: Option<SessionId>,
-    /// The branch that would be removed, because nobody can read it.
+    /// The branch that would be removed, because it is unreadable.
     pub removed: Option<BranchName>,
 }
 
-/// A decision that is on the target.
+/// A decision on the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marked {
     /// Its commit.
     pub commit: CommitId,
-    /// What the commit says.
+    /// The message of the commit.
     pub message: CommitMessage,
-    /// The session that worked on the task, or had it wait to land, and is cancelled.
+    /// The cancelled session, which worked on the task or waited to land it.
     pub session: Option<SessionId>,
-    /// The branch of the task that nobody could read, with where it stood. It is removed.
+    /// The removed branch of the task, which was unreadable, with its tip.
     pub removed: Option<(BranchName, CommitId)>,
 }
 
 impl Marking<'_> {
-    /// What would be written; none when the task is as it is wanted already.
+    /// What would be written; `None` if the task already is in the wanted state.
     pub fn prepare(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<PreparedMark>, Error> {
         let node = self.node(task)?;
         let progress = self.reader().read_whole(self.path)?.of(self.tree);
@@ -87,7 +86,8 @@ impl Marking<'_> {
         Ok(Some(PreparedMark { run_start, message, session, removed }))
     }
 
-    /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
+    /// Writes the decision to the target; `None` if there was nothing to do. Holds the target meanwhile, or reports its
+    /// holder.
     pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
         check_target(self.target)?;
@@ -145,11 +145,11 @@ impl Marking<'_> {
             Mark::Reset => (StepKind::Reset, false, self.red_gate(node, progress).unwrap_or_default()),
         };
         let step = Step { skipped, tree: Some(self.path.to_owned()), ..Step::new(Some(node.id.clone()), kind, true) };
-        // The tests may have run where nobody knew the secret.
+        // The tests may have run where the secret was not known.
         Some(step.message(self.target.as_str(), &redactor.text(&node.name), None, &redactor.text(&body)))
     }
 
-    /// What the newest run of a gate above a task said, if it was red: the reason to do the task again.
+    /// The newest result of a gate above a task, if it failed: the reason to do the task again.
     fn red_gate(&self, node: &TaskNode, progress: &Progress) -> Option<String> {
         let mut red: Option<(Timestamp, String)> = None;
         let mut above = node.parent.as_ref();
@@ -164,17 +164,17 @@ impl Marking<'_> {
         red.map(|(_, body)| body)
     }
 
-    /// Removes a branch nobody can read. It cannot be kept, for git packs nothing that leads to a damaged commit; what of
-    /// it is whole, the records of its sessions have.
+    /// Removes an unreadable branch. It cannot be kept, because git packs nothing that leads to a damaged commit; the
+    /// records of its sessions have the intact part.
     fn remove(&self, branch: &OpenBranch) -> Result<(BranchName, CommitId), Error> {
         let name = branch_ref(&branch.name);
-        // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+        // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
         self.repo.refs().remove_stale_lock(&name)?;
         self.repo.refs().delete(&name, branch.tip, "pleach: cannot be read").map_err(crate::git::Error::from)?;
         Ok((branch.name.clone(), branch.tip))
     }
 
-    /// Without its branch, HEAD of a checkout would lead nowhere.
+    /// Refuses a checked-out branch: without it, HEAD of the checkout would point to no branch.
     fn refuse_checked_out(&self, task: &TaskId, branch: &BranchName) -> Result<(), Error> {
         match git::checkouts_of(self.repo, branch)?.first() {
             Some(checkout) => Err(begins_anew(task, branch.clone(), checkout)),
@@ -182,7 +182,8 @@ impl Marking<'_> {
         }
     }
 
-    /// Ends the session that works on a task or has it wait to land. Nobody works on it: whoever does has the target.
+    /// Cancels the session that works on a task or waits to land it. No process runs it, because that process would
+    /// hold the target.
     fn cancel_session(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
         let Some(id) = open_session_of(self.repo, self.target, self.path, task)? else { return Ok(None) };
         cancel::abandon_session(self.repo, redactor, &id, None)?;
@@ -190,7 +191,7 @@ impl Marking<'_> {
     }
 }
 
-/// Now, to the second; but not before the steps it follows, whose clock may have been ahead.
+/// Now, to the second, but not before the steps it follows, whose clock may have been ahead.
 fn date(progress: &Progress) -> Timestamp {
     Timestamp::from_second(clock::now().as_second()).unwrap_or_default().max(progress.not_before())
 }

@@ -1,4 +1,4 @@
-//! What the sessions of a tree's run have spent: a limit of the run, and of a task, counts all of them.
+//! The spending of a tree run's sessions: the limits of the run and of a task count all of them.
 
 use super::Error;
 use super::run::TreeRun;
@@ -7,7 +7,7 @@ use crate::engine::budget::{Earlier, Uncounted, spent_in};
 use crate::engine::task::TaskSession;
 use crate::record::{History, root_ref};
 
-/// Tells a session what the others of this run have spent.
+/// Passes the spending of the run's other sessions to a session.
 pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result<(), Error> {
     let spends = run.engine.agent_nodes(session.pipeline()).next().is_some();
     if !spends || !run.engine.budget.counts_runs() {
@@ -31,7 +31,7 @@ pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result
     Ok(())
 }
 
-/// Takes the worktree back from a session that is left, and remembers what it has spent.
+/// Takes the worktree back from a session, and stores its spending.
 pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
     if let Some(spending) = &mut run.spending {
         let spent = (session.task().id.clone(), session.spent());
@@ -58,7 +58,8 @@ fn read_spending(run: &TreeRun) -> Result<Spending, Error> {
     Ok(spending)
 }
 
-/// Whether a session was begun in the run that counts. Within the second of its start only the commits can tell.
+/// Whether a session was started in the run that counts. Within the second of the run's start, only the commits can
+/// tell.
 fn was_begun_in_run(run: &TreeRun, history: &History) -> Result<bool, Error> {
     let Some(start) = run.progress.run_starts.iter().map(|start| start.at.as_second()).min() else {
         return Ok(true);

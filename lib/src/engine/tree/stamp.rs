@@ -1,10 +1,10 @@
-//! What a file looks like from outside.
+//! The size and modification time of a file.
 
 use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What a file looks like from outside. As long as that is the same, nobody reads it again.
+/// The size and modification time of a file. While they are unchanged, the file is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     modified: SystemTime,
@@ -12,7 +12,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// That of a file; none when there is no such file.
+    /// The stamp of a file; `None` if it does not exist.
     pub fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         Some(Self { modified: file.modified().ok()?, length: file.len() })

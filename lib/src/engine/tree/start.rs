@@ -1,4 +1,4 @@
-//! The first things a run does: its opening commit, what earlier runs left, and a look at what others did meanwhile.
+//! The start of a run: its opening commit, the sessions of earlier runs, and a check for changes by others.
 
 use super::ended::TreeEnded;
 use super::run::{TreeRun, target_tip};
@@ -17,7 +17,7 @@ use crate::step::Step;
 use crate::trailer::CommitMessage;
 use crate::workspace::phase_branch;
 
-/// Opens the run where that is due, and sees to what runs before it have left. Answers where it cannot be begun.
+/// Writes the opening commit if needed, and cleans up after earlier runs. Returns a value if the run cannot start.
 pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
     if run.begins_now() {
         match schedule::next(&run.plan.tree, &run.progress.anew(), &run.plan.limits) {
@@ -33,13 +33,13 @@ pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
     if !std::mem::replace(&mut run.greeted, true) {
         gathered_before(run).into_iter().for_each(|warning| run.engine.warn(warning));
         failed_attempts::bring_failed_attempts(run)?;
-        // A run before this one may have been killed before it could.
+        // An earlier run may have been killed before doing this.
         delete_branches::delete_landed_branches(run)?;
     }
     Ok(None)
 }
 
-/// The phases that end on a branch of their own though this run gathers none.
+/// Warnings about phases that end on their own branch although this run gives phases none.
 fn gathered_before(run: &TreeRun) -> Vec<Warning> {
     let told = |phase: &TaskNode| {
         let branch = phase_branch(&run.plan.branch_prefix, &run.plan.target, &phase.id).ok()?;
@@ -50,7 +50,7 @@ fn gathered_before(run: &TreeRun) -> Vec<Warning> {
     run.plan.tree.nodes().filter(|node| !is_told && run.schedule.gathers(&node.id)).filter_map(told).collect()
 }
 
-/// Opens the run: one commit on the target that changes no file.
+/// Starts the run with one commit on the target that changes no file.
 pub(super) fn start(run: &mut TreeRun) -> Result<(), Error> {
     let target = run.target_of(run.plan.target.clone());
     let make = |tip: CommitId| -> Result<_, Error> {
@@ -74,7 +74,7 @@ pub(super) fn start(run: &mut TreeRun) -> Result<(), Error> {
     run.read_again()
 }
 
-/// What a tree that is begun again leaves behind, in words.
+/// Warnings about the work that a restarted tree leaves behind.
 pub fn restart_warnings(progress: &Progress) -> Vec<Warning> {
     let words = |(task, state): (&TaskId, &TaskState)| {
         let stands = if state.status.is_over() { "is finished and waits to land" } else { "is under way" };
@@ -84,7 +84,7 @@ pub fn restart_warnings(progress: &Progress) -> Vec<Warning> {
     progress.not_landed().map(words).collect()
 }
 
-/// The commit that opens a run, on top of another. It changes no file.
+/// The commit that starts a run, on top of another. It changes no file.
 pub(super) fn run_start(
     repo: &Repo,
     writer: &mut Writer,
@@ -102,12 +102,12 @@ pub(super) fn run_start(
     })
 }
 
-/// What the commit that opens a run says.
+/// The message of the commit that starts a run.
 pub(super) fn start_message(target: &BranchName, tree: &str) -> CommitMessage {
     Step::run_start(tree).message(target.as_str(), "", None, "")
 }
 
-/// Looks at what others have done meanwhile: on the target, and to the tree's file.
+/// Checks for changes by others: on the target, and to the tree's file.
 pub(super) fn look_around(run: &mut TreeRun) -> Result<(), Error> {
     look_again(run)?;
     if was_edited(&run.repo, &run.plan, &mut run.stamp) {
@@ -117,7 +117,7 @@ pub(super) fn look_around(run: &mut TreeRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the progress again if somebody else moved the target.
+/// Reads the progress again if another process moved the target.
 fn look_again(run: &mut TreeRun) -> Result<(), Error> {
     if target_tip(&run.repo, &run.plan.target)? != run.seen { run.read_again() } else { Ok(()) }
 }

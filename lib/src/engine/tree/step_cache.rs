@@ -1,5 +1,5 @@
-//! What was read of a target's history, kept in a file below the git directory. It may be deleted at any time, and one
-//! that is damaged, of another version or of another branch is as good as none: the commits are the truth.
+//! Caches the steps read from a target's history in a file below the git directory. It may be deleted at any time, and
+//! a file that is damaged, of another version or of another branch is ignored: the commits are the truth.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use super::step_scan::{Runs, ScanScope, StepScan};
 use crate::ids::{BranchName, CommitId};
 use crate::progress::{BranchNaming, CandidateStep, StepCommit, print};
 
-/// Changes whenever the layout does, or what is taken from commits.
+/// Changes with the layout, or with what is read from commits.
 const VERSION: &[u8] = b"pleach steps 7\n";
 
-/// What the file holds, behind its version and before its checksum.
+/// The content of the file, between its version and its checksum.
 #[derive(Debug, Serialize, Deserialize)]
 struct CachedSteps {
     target: BranchName,
     tip: CommitId,
     scope: ScanScope,
     runs: Runs,
-    /// The sets of runs steps belong to: the same from step to step, but for starts of runs and merges.
+    /// The sets of runs that steps belong to, which only differ at run starts and merges.
     sets: Vec<Runs>,
     steps: Vec<KeptStep>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptStep {
-    /// Which of the sets.
+    /// The index of its set.
     runs: usize,
     form: BranchNaming,
     in_scope: bool,
@@ -48,7 +48,7 @@ impl CachedSteps {
         Self { target: target.clone(), tip: scan.tip, scope: scan.scope, runs: Arc::clone(&scan.runs), sets, steps }
     }
 
-    /// None if a step belongs to a set that is not there.
+    /// `None` if a step belongs to a missing set.
     fn scan(self) -> Option<StepScan> {
         let Self { tip, scope, runs, sets, steps, .. } = self;
         let seen = |KeptStep { runs, form, in_scope, found }| {
@@ -58,7 +58,7 @@ impl CachedSteps {
     }
 }
 
-/// What is known of a target from before; none if there is no use in it.
+/// The cached scan of a target; `None` if it is unusable.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<StepScan> {
     let bytes = std::fs::read(path(common_dir, target)).ok()?;
     let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
@@ -73,7 +73,7 @@ fn read(bytes: &[u8]) -> Option<CachedSteps> {
     rest.is_empty().then_some(kept)
 }
 
-/// Keeps what is known of a target. A disk that is full or may not be written costs time, never a result.
+/// Caches the scan of a target. A full or read-only disk costs time, never a result.
 pub fn save(common_dir: &Path, target: &BranchName, scan: &StepScan) {
     let Ok(mut bytes) = postcard::to_extend(&CachedSteps::of(target, scan), VERSION.to_vec()) else { return };
     bytes.extend(checksum(&bytes).to_le_bytes());
@@ -81,17 +81,17 @@ pub fn save(common_dir: &Path, target: &BranchName, scan: &StepScan) {
     let beside = path.with_extension(format!("{}", std::process::id()));
     let written = std::fs::create_dir_all(path.with_file_name("")).and_then(|()| std::fs::write(&beside, &bytes));
     if written.and_then(|()| std::fs::rename(&beside, &path)).is_err() {
-        // Nothing depends on it.
+        // The cache is optional.
         let _ = std::fs::remove_file(&beside);
     }
 }
 
-/// By a hash of the branch's name, which may be longer than a file's.
+/// Named by a hash of the branch, whose name may be too long for a file.
 fn path(common_dir: &Path, target: &BranchName) -> PathBuf {
     common_dir.join("pleach/cache").join(format!("steps-{:016x}", print(target.as_str().as_bytes(), 0, 0)))
 }
 
-/// Finds files that were cut off or never reached the disk.
+/// Detects files that were truncated or never reached the disk.
 fn checksum(bytes: &[u8]) -> u64 {
     print(bytes, 0, 0)
 }
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(load(dir.path(), &main), Some(scan));
         }
         assert_eq!(std::fs::read_dir(dir.path().join("pleach/cache")).unwrap().count(), 1);
-        // Another branch's file under this one's name is of no use.
+        // Another branch's file under this one's name is not used.
         let other = BranchName::new("other").unwrap();
         std::fs::copy(path(dir.path(), &main), path(dir.path(), &other)).unwrap();
         assert_eq!(load(dir.path(), &other), None);
@@ -187,7 +187,7 @@ mod tests {
         let main = BranchName::new("main").unwrap();
         let bytes = postcard::to_extend(&CachedSteps::of(&main, &scan()), Vec::new()).unwrap();
         for length in 0..bytes.len() {
-            // Without its checksum, so that the reader itself has to notice.
+            // Without its checksum, so that the parser itself has to notice.
             assert!(read(&bytes[..length]).is_none(), "{length}");
         }
         assert_eq!(read(&bytes).and_then(CachedSteps::scan), Some(scan()));

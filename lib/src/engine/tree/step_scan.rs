@@ -1,5 +1,5 @@
-//! The step commits of a history, with what is known only while passing it: which runs they belong to, and whether
-//! they lie before the base branch was left.
+//! Finds the step commits of a history, with facts known only while walking it: which runs they belong to, and whether
+//! they are before the fork from the base branch.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -14,34 +14,34 @@ use crate::progress::{BranchNaming, CandidateStep, StepCommit, StepPlace, print}
 use crate::step::{Step, StepKind};
 use crate::trailer::{CommitMessage, TurnFacts};
 
-/// The starts of runs a commit has in its history.
+/// The run starts in a commit's history.
 pub type Runs = Arc<BTreeSet<CommitId>>;
 
-/// What is known about a target's history up to some commit.
+/// The steps of a target's history up to some commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepScan {
     /// That commit.
     pub tip: CommitId,
-    /// All step commits made for the target, whichever their tree, oldest first.
+    /// All step commits made for the target, of any tree, oldest first.
     pub steps: Vec<CandidateStep>,
-    /// The starts of runs among them that the tip descends from: all.
+    /// All run starts among them, since the tip descends from each.
     pub runs: Runs,
-    /// Where steps of the older form begin to count.
+    /// Where steps of the older form count.
     pub scope: ScanScope,
     /// Where the history is cut off, if it is.
     pub cut: Option<Cut>,
 }
 
-/// A history that a shallow clone has cut off.
+/// A history cut off by a shallow clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// The starts of runs that have every place where it is cut off below them: all that came since is there.
+    /// The run starts that have every cut-off point below them, so that everything since is available.
     pub whole: BTreeSet<CommitId>,
 }
 
 impl Cut {
-    /// Where a history is cut off; none when it is whole. A start that has one such place beside it tells nothing: what
-    /// a merge brought in may have come after it, and be missing.
+    /// The cut of a history; `None` if it is complete. A run start that has a cut-off point outside its history is not
+    /// listed: a merge after it may have brought in commits that are missing.
     pub fn of(commits: &[HistoryCommit], runs: &Runs) -> Option<Self> {
         commits.iter().find(|commit| commit.cut_off)?;
         let is_below = |start: CommitId| {
@@ -57,40 +57,40 @@ impl Cut {
 pub(crate) enum ScanScope {
     /// There are none.
     Unneeded,
-    /// Everywhere: the target is the base branch itself, or has nothing in common with it.
+    /// Everywhere: the target is the base branch itself, or has no common history with it.
     All,
-    /// Only in what this commit does not have in its history.
+    /// Only in commits that are not in this commit's history.
     After(CommitId),
 }
 
 /// The steps of a part of a history.
 #[derive(Debug)]
 pub(crate) struct ScannedSteps {
-    /// The steps, oldest first, each with its place in that part.
+    /// The steps, oldest first, each with its index in that part.
     pub steps: Vec<(usize, CandidateStep)>,
-    /// The starts of runs the last commit has in its history, itself included.
+    /// The run starts in the last commit's history, itself included.
     pub runs: Runs,
     /// Whether a step does not name the target in full, so that it only counts in some scope.
     pub needs_scope: bool,
 }
 
-/// What subjects call a target.
+/// The names of a target in subjects.
 #[derive(Debug, Clone, Copy)]
 pub struct Names<'t> {
     /// Its name.
     pub branch: &'t str,
-    /// Its short id, where steps may go by that.
+    /// Its short id, if steps may use it.
     pub short_id: Option<&'t str>,
 }
 
 impl<'t> Names<'t> {
-    /// A target and nothing else that stands for it.
+    /// A target known only by its name.
     pub fn branch(branch: &'t str) -> Self {
         Self { branch, short_id: None }
     }
 }
 
-/// Whether a message may be that of a step made for a target: a look at its first bytes, because nearly all are not.
+/// Whether a message may be a step of a target: checks only its first bytes, because nearly all commits are not.
 pub(crate) fn is_candidate(message: &[u8], target: Names<'_>) -> bool {
     let Some(rest) = message.trim_ascii_start().strip_prefix(b"task(") else { return false };
     let is_named = |name: &str| rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"@"));
@@ -98,13 +98,13 @@ pub(crate) fn is_candidate(message: &[u8], target: Names<'_>) -> bool {
     named || rest.iter().find(|byte| !is_id(**byte)) == Some(&b')')
 }
 
-/// Whether a message is that of a turn. What such a commit was made on is its first parent; the other is what an agent
-/// committed itself, and whatever that says, it is no step.
+/// Whether a message is that of a turn. Its first parent is the commit it was made on; the other is an agent's own
+/// commit, which is never a step, whatever it says.
 pub(crate) fn is_turn(message: &[u8]) -> bool {
     turn(message).is_some()
 }
 
-/// The facts of a turn, where a message is that of one.
+/// The facts of a turn, if the message is that of one.
 pub fn turn(message: &[u8]) -> Option<TurnFacts> {
     TurnFacts::read(&CommitMessage::read(&String::from_utf8_lossy(message)))
 }
@@ -113,8 +113,8 @@ fn is_id(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// Takes the steps out of a part of a history. `outside` tells the runs of a commit the part begins on. Steps that go by
-/// the target's short id count as long as none goes by its name: behind that one they are another branch's.
+/// Extracts the steps from a part of a history. `outside` gives the runs of a commit the part starts on. Steps with the
+/// target's short id count as long as none uses its name: after that they belong to another branch.
 pub fn gather<E>(
     commits: &[HistoryCommit],
     on: &StepPlace,
@@ -162,14 +162,14 @@ pub fn gather<E>(
     Ok(gathered)
 }
 
-/// Whether somebody decided on a task, without working on it.
+/// Whether a step is a decision about a task, rather than work on it.
 fn is_decision(step: &Step) -> bool {
     step.kind == StepKind::Reset || step.skipped
 }
 
-/// Has the newest runs of gates tell what they were run without, though it comes before them by its date.
+/// Marks the newest runs of gates with the tasks they ran without, even those whose steps are older by date.
 fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)]) {
-    // The tests of a task are done in a session that does other steps as well.
+    // A task's tests run in a session that has other steps as well.
     let others = steps.iter().map(|(_, seen)| &seen.found.step).filter(|step| step.kind != StepKind::Test);
     let of_tasks: BTreeSet<SessionId> = others.filter_map(|step| step.session.clone()).collect();
     let mut newest = BTreeMap::new();
@@ -184,7 +184,7 @@ fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)]) 
         let below = below(commits, steps[at].1.found.commit);
         let is_below = |(place, _): &&(usize, CandidateStep)| below[*place];
         let known: BTreeSet<u64> = steps[..at].iter().filter(is_below).map(|(_, seen)| seen.found.print).collect();
-        // Nobody's decision changes a file.
+        // Decisions change no file.
         let is_other = |seen: &CandidateStep| !is_decision(&seen.found.step) && !known.contains(&seen.found.print);
         let others = steps[..at].iter().filter(|(place, seen)| !below[*place] && is_other(seen));
         let beside: BTreeSet<TaskId> = others.filter_map(|(_, seen)| seen.found.step.task.clone()).collect();
@@ -194,8 +194,9 @@ fn tell_beside(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)]) 
     }
 }
 
-/// Steps in the order of their commits, and by date where none of two is built on the other: what a merge brings may be
-/// older than what was decided meanwhile. A decision wins against a step of the same second: whoever made it knew that.
+/// Sorts steps in the order of their commits, and by date if neither is built on the other: merged steps may be older
+/// than a decision made meanwhile. A decision wins against a step of the same second, because its author knew of the
+/// step.
 fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, CandidateStep)>) -> Vec<(usize, CandidateStep)> {
     let mut steps: BTreeMap<usize, CandidateStep> = steps.into_iter().collect();
     let parents = |commit: &HistoryCommit| {
@@ -212,7 +213,7 @@ fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, CandidateStep)>) -> Vec
         missing.push(parents.len());
         parents.into_iter().for_each(|parent| children[parent].push(place));
     }
-    // What is no step waits for nothing but what it is built on.
+    // A commit that is not a step waits only for its parents.
     let mut free: Vec<usize> = (0..commits.len()).rev().filter(|place| missing[*place] == 0).collect();
     let mut waiting = BinaryHeap::new();
     let mut ordered = Vec::with_capacity(steps.len());
@@ -242,7 +243,7 @@ fn by_date(commits: &[HistoryCommit], steps: Vec<(usize, CandidateStep)>) -> Vec
     }
 }
 
-/// The step a commit is, and how it names the target. What does not name it in full is read on the target alone.
+/// The step of a commit, and how it names the target. A step that does not name it in full counts only on the target.
 pub fn read(
     commit: CommitId,
     kept: &CommitText,
@@ -272,7 +273,7 @@ pub fn read(
     Some((found, form))
 }
 
-/// Lets steps that do not name the target in full count only where the base branch's history does not reach: above `base`.
+/// Makes steps that do not name the target in full count only above `base`, outside the base branch's history.
 pub fn limit(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)], base: CommitId) {
     let below = below(commits, base);
     for (place, seen) in steps {
@@ -280,7 +281,7 @@ pub fn limit(commits: &[HistoryCommit], steps: &mut [(usize, CandidateStep)], ba
     }
 }
 
-/// Which commits another has in its history, itself included.
+/// Which commits are in the history of `top`, itself included.
 fn below(commits: &[HistoryCommit], top: CommitId) -> Vec<bool> {
     let mut below = vec![false; commits.len()];
     for (place, commit) in commits.iter().enumerate().rev() {

@@ -7,13 +7,13 @@ use crate::ids::{CommitId, RepoPath};
 use crate::progress::{BranchNaming, StepCommit, StepPlace};
 use crate::step::report;
 
-/// The commits of a branch behind `base`, oldest first; of merges those of the branch itself.
+/// The commits of a branch since `base`, oldest first, along first parents.
 pub(super) fn chain(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
     let mut chain = Vec::new();
     let mut next = Some(tip);
     let mut merged = false;
     while let Some(commit) = next.filter(|commit| *commit != base) {
-        // Somebody who merged the base into the branch has it beside, not below.
+        // If the base was merged into the branch, it is beside the branch, not below it.
         if merged && run.repo.history().is_ancestor(commit, base)? {
             break;
         }
@@ -26,24 +26,24 @@ pub(super) fn chain(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<
     Ok(chain)
 }
 
-/// The steps among them.
+/// The steps among these commits.
 pub(super) fn steps(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
     chain(run, tip, base)?.into_iter().filter_map(|commit| found(run, commit).transpose()).collect()
 }
 
-/// The steps of a branch behind where it left another, oldest first.
+/// The steps of a branch since its merge base with another, oldest first.
 pub(super) fn steps_ahead(run: &TreeRun, tip: CommitId, of: CommitId) -> Result<Vec<StepCommit>, crate::git::Error> {
     steps(run, tip, run.repo.history().merge_base(tip, of)?.unwrap_or(of))
 }
 
-/// The logs and reports a branch has and its base has not.
+/// The logs and reports that a branch has and its base lacks.
 pub(super) fn logs_of(run: &TreeRun, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
     let changes = git::diff::changes(&run.repo, run.repo.tree_of(base)?, run.repo.tree_of(tip)?)?;
     let is_own = |path: &RepoPath| report::is_own(path, &run.plan.logs, &run.plan.reports);
     Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
 }
 
-/// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
+/// The step of a commit, as it will be read from the target. No step of a branch has the older form.
 pub(super) fn found(run: &TreeRun, commit: CommitId) -> Result<Option<StepCommit>, crate::git::Error> {
     let kept = run.repo.history().message_of(commit)?;
     let read = step_scan::read(commit, &kept, &StepPlace::Target, Names::branch(run.plan.target.as_str()));

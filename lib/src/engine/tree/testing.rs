@@ -1,4 +1,4 @@
-//! What tests a task, the tasks of a phase together, and a phase without tests of its own where it is merged.
+//! The tests of a task, of the tasks of a phase together, and of the merge of a phase without its own tests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::progress::{StepPlace, TaskStatus};
 use crate::text::shell_word;
 
-/// What tests a node: a task, or the tasks below it together.
+/// The tests of a node: a task, or the tasks below it together.
 pub(super) fn tests(run: &TreeRun, node: &TaskNode) -> Vec<TestCommand> {
     let is_meant = |test: &&TestCommand| node.is_leaf() || test.kind != TestKind::Unit;
     let mut tests: Vec<TestCommand> = node.test_commands.iter().filter(is_meant).cloned().collect();
@@ -25,7 +25,7 @@ pub(super) fn tests(run: &TreeRun, node: &TaskNode) -> Vec<TestCommand> {
     } else if !tested(&tests) {
         tests.extend(run.plan.test.clone());
     }
-    // Where nothing is tested there is nothing to set up for.
+    // Without tests there is nothing to set up for.
     if !tested(&tests) {
         tests.clear();
     }
@@ -35,8 +35,8 @@ pub(super) fn tests(run: &TreeRun, node: &TaskNode) -> Vec<TestCommand> {
     tests
 }
 
-/// What tests the tasks of a phase that are done and that no tests of the whole look at. What tests several of them in
-/// the same way runs once, unless it names the task.
+/// The tests of a phase's done tasks that no gate covers. Identical tests of several tasks run once, unless they name
+/// the task.
 fn tests_of_parts(run: &TreeRun, phase: &TaskId) -> Vec<TestCommand> {
     let (mut seen, mut all) = (Vec::new(), Vec::new());
     for leaf in parts(run, phase) {
@@ -50,8 +50,8 @@ fn tests_of_parts(run: &TreeRun, phase: &TaskId) -> Vec<TestCommand> {
     all
 }
 
-/// Why a phase cannot be tested together with what its tasks were not tested with: one of them has passed tests which no
-/// tests of the whole stand in for, and that cannot run on the merge.
+/// Why a phase cannot be tested together with the code its tasks were not tested with: one of them has passed tests
+/// that no gate replaces, and that cannot run on the merge.
 pub(super) fn untestable(run: &TreeRun, phase: &TaskId, branch: &BranchName) -> Option<String> {
     let is_tested = |leaf: &&TaskNode| !run.progress.task(&leaf.id).untested;
     parts(run, phase).filter(is_tested).find_map(|leaf| match tests_of_part(run, leaf, &job(run, &leaf.id)) {
@@ -66,13 +66,13 @@ pub(super) fn untestable(run: &TreeRun, phase: &TaskId, branch: &BranchName) -> 
     })
 }
 
-/// The tasks that are done and come with a phase, and that no tests of the whole look at.
+/// The done tasks that are merged with a phase and that no gate covers.
 fn parts<'r>(run: &'r TreeRun, phase: &TaskId) -> impl Iterator<Item = &'r TaskNode> {
     let tree = &run.plan.tree;
     let of_phase = |gate: &&TaskNode| tree.phase_of(&gate.id) == tree.phase_of(phase);
     let gates = tree.gates().into_iter().filter(of_phase);
     let looked_at: BTreeSet<&TaskId> = gates.flat_map(|gate| tree.leaves_below(&gate.id)).collect();
-    // One that is part of another phase by now comes with the one it was done in.
+    // A task moved to another phase is merged with the phase it was done in.
     let place = StepPlace::Phase(phase.clone());
     let moved = run.progress.finished_on(&place).filter(|task| tree.phase_of(task) != phase);
     let all: Vec<&TaskId> = tree.leaves_below(phase).into_iter().chain(moved).collect();
@@ -84,7 +84,7 @@ fn parts<'r>(run: &'r TreeRun, phase: &TaskId) -> impl Iterator<Item = &'r TaskN
     parts.filter_map(|leaf| tree.node(leaf))
 }
 
-/// What tests a task; none where only an agent can.
+/// The tests of a task; `None` if only an agent can test it.
 fn tests_of_part(run: &TreeRun, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
     let Ok(pipeline) = pipelines::load(&pipelines::pipeline_of(run, leaf), &job.inputs(), &leaf.id) else {
         return Some(Vec::new());
@@ -97,7 +97,7 @@ fn tests_of_part(run: &TreeRun, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<Te
     }
 }
 
-/// What to do about a task that has passed tests this run knows nothing of, where they have to pass once more.
+/// The remedy for a task whose earlier tests are unknown to this run, but have to pass again.
 pub(super) fn without_tests(task: &TaskId) -> String {
     format!(
         "the tests of {task} passed on other files and have to run again, but it has none now; give those it passed \
@@ -105,12 +105,12 @@ pub(super) fn without_tests(task: &TaskId) -> String {
     )
 }
 
-/// Whether a command says something of the task it tests, so that it is another one for each.
+/// Whether a command refers to its task, so that it differs for each task.
 fn is_of_task(test: &TestCommand) -> bool {
     OF_TASKS.iter().any(|name| test.command.contains(name))
 }
 
-/// The tests of a task among those of others: each knows its task, and what is set up for them is taken down behind them.
+/// The tests of a task among those of others: each gets its own task's variables, and its setup is torn down after it.
 fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
     let known = |command: &str| {
         let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", shell_word(value)));
@@ -121,7 +121,7 @@ fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
     }
     let each = |is_meant: fn(TestKind) -> bool, joint: &str| {
         let meant = tests.iter().filter(|test| is_meant(test.kind));
-        // Each in a shell of its own: in one that asks whether a command went well, `set -e` would mean nothing.
+        // Each runs in its own shell: inside a condition, `set -e` has no effect.
         let meant = meant.map(|test| format!("\"$0\" -c {}", shell_word(&test.command)));
         meant.collect::<Vec<_>>().join(joint)
     };
@@ -139,7 +139,7 @@ fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
         .collect()
 }
 
-/// What a session has to know of a task that is next, or of the tests of a phase.
+/// The job of a task, or of the tests of a phase.
 pub(super) fn job(run: &TreeRun, task: &TaskId) -> Arc<TaskJob> {
     let task = run.plan.tree.node(task).expect("what is next is a node of the tree");
     Arc::new(TaskJob {
@@ -155,7 +155,7 @@ pub(super) fn job(run: &TreeRun, task: &TaskId) -> Arc<TaskJob> {
     })
 }
 
-/// The files a session was begun on.
+/// The files a session started on.
 pub(super) fn begun_on(run: &TreeRun, started: &PipelineStarted) -> Result<Option<TreeId>, Error> {
     Ok(started.built_on().map(|base| run.repo.tree_of(base)).transpose()?)
 }

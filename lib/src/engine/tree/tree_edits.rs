@@ -1,4 +1,4 @@
-//! Noticing that a tree was edited: while it is worked, which changes nothing for the run, and since it was last worked.
+//! Detects edits of a tree: during a run, which do not affect it, and since the last run.
 
 use super::plan::TreePlan;
 use super::run::TreeRun;
@@ -12,8 +12,8 @@ use crate::plain_file;
 use crate::plan::tree::TaskTree;
 use crate::record::{self, History};
 
-/// Whether a tree's file holds something else than what is run. `stamp` is what it looked like when that was last
-/// asked. In a checkout of another branch, another file lies at its place, which says nothing about this tree.
+/// Whether a tree's file differs from what runs. `stamp` is its stamp at the last check. In a checkout of another
+/// branch there is another file at this path, which says nothing about this tree.
 pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>) -> bool {
     let now = Stamp::of(&plan.file);
     if now == *stamp {
@@ -28,7 +28,7 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
     plain_file::read(&plan.file).ok().as_ref() != Some(&plan.document)
 }
 
-/// What has changed in the tree since it was last worked, one line each. Sessions nobody can read are told of.
+/// The changes of the tree since the last run, one line each. Warns about unreadable sessions.
 pub fn changes(run: &TreeRun) -> Vec<String> {
     let Some(before) = last_document(run) else { return Vec::new() };
     let now = run.engine.redactor.text(&run.plan.document).into_owned();
@@ -38,8 +38,8 @@ pub fn changes(run: &TreeRun) -> Vec<String> {
     }
 }
 
-/// The tree as the newest session on one of its tasks had it; none when there is no such session any more, or nobody
-/// can read it.
+/// The tree as recorded by the newest session on one of its tasks; `None` if that session no longer exists or is
+/// unreadable.
 fn last_document(run: &TreeRun) -> Option<String> {
     let stepped = run.progress.tasks().filter_map(|(_, state)| state.newest());
     let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
@@ -58,7 +58,7 @@ fn last_document(run: &TreeRun) -> Option<String> {
     ok_or_warn(&run.engine, last.opening_file(&run.repo, TREE_FILE), &last.session).flatten()
 }
 
-/// What was read of a session. Of one nobody can read somebody is told, and the work goes on without.
+/// A value read from a session. If the session is unreadable, warns and continues without it.
 pub(super) fn ok_or_warn<T>(engine: &Engine, read: Result<T, record::Error>, id: &SessionId) -> Option<T> {
     match read {
         Ok(read) => Some(read),

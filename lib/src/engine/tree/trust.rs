@@ -1,4 +1,4 @@
-//! What has to be agreed to before a tree is worked: what its plan would run, and what was brought here.
+//! What must be approved before a tree runs: the commands of its plan, and sessions and commits from elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::plan;
 use crate::plan::pipeline::Pipeline;
 use crate::trust::{Error, TrustItem, TrustScope, commands};
 
-/// What somebody has to agree to before this run works with its plan and with what was brought here, as
-/// [`super::open`] and [`super::pending_trust`] give it. `environment` is what agents and commands get.
+/// What must be approved before this run uses its plan and the result of [`super::open`] and [`super::pending_trust`].
+/// `environment` is the environment of agents and commands.
 pub fn to_trust(
     run: &TreeRun,
     resolved: &Resolved,
@@ -30,7 +30,7 @@ pub fn to_trust(
     Ok(items)
 }
 
-/// The tests a tree brings along.
+/// The tests defined in a tree.
 fn tests(plan: &TreePlan) -> impl Iterator<Item = TrustItem> {
     plan.tree.nodes().flat_map(|node| {
         node.test_commands.iter().map(|test| {
@@ -40,7 +40,7 @@ fn tests(plan: &TreePlan) -> impl Iterator<Item = TrustItem> {
     })
 }
 
-/// The commands of the pipelines a tree's tasks are worked by. The built-in one is pleach's own.
+/// The commands of the pipelines of a tree's tasks. The built-in one is pleach's own.
 fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
     let mut items = Vec::new();
     for used in plan.used().filter(|used| used.dot != TASK_PIPELINE) {
@@ -53,7 +53,7 @@ fn commands_of_pipelines(plan: &TreePlan) -> Vec<TrustItem> {
     items
 }
 
-/// What agents would find to obey where they begin. What this run itself has landed was agreed to before.
+/// The instruction files agents would find where they start. Files this run has landed were approved before.
 fn obeyed_at_starts(
     workplace: &TrustScope<'_>,
     plan: &TreePlan,
@@ -74,13 +74,13 @@ fn obeyed_at_starts(
     Ok(items)
 }
 
-/// What the pipelines of sessions bring along that are resumed, and what their agents would find to obey. Their
-/// records may have been fetched; all else they are worked with is this clone's.
+/// The commands in the pipelines of resumed sessions, and the instruction files their agents would find. Their records
+/// may have been fetched; everything else they use belongs to this clone.
 fn supplied_by_sessions(workplace: &TrustScope<'_>, left: &[OpenSession]) -> Result<Vec<TrustItem>, Error> {
     let mut items = Vec::new();
     for OpenSession { session, task, path, pipeline, at } in left {
         items.extend(commands(pipeline, &format!("{path} as session {session} on {task} recorded it")));
-        // Nobody works from a commit that cannot be read.
+        // No agent works from an unreadable commit.
         for files in at.iter().filter_map(|at| workplace.repo.tree_of(*at).ok()) {
             items.extend(workplace.agent_files(files, pipeline.agent_nodes())?);
         }

@@ -1,4 +1,4 @@
-//! The sessions runs before this one left: which there are, and which can be resumed.
+//! The sessions of earlier runs: which exist, and which can be resumed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +14,7 @@ use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
 
-/// A session a run may resume, and what it would be worked by: the pipeline it was started with, which may be none of
-/// this clone's.
+/// A session a run may resume, with its pipeline: the one it was started with, which may not be in this clone.
 #[derive(Debug)]
 pub struct OpenSession {
     /// The session.
@@ -24,18 +23,19 @@ pub struct OpenSession {
     pub task: TaskId,
     /// Where its pipeline was read from, for messages.
     pub path: String,
-    /// Its pipeline, as it is recorded, before anything is put in for its variables.
+    /// Its pipeline as recorded, before variables are expanded.
     pub pipeline: Pipeline,
-    /// What its agents would see first: where it stands, and what is laid over that.
+    /// What its agents would see first: its newest commit, and the files overlaid on it.
     pub at: Vec<CommitId>,
 }
 
 impl OpenSession {
-    /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or resume.
+    /// The session of a record; `None` for the tests of a phase, which start over, and for a session that is unreadable
+    /// or cannot be resumed.
     pub(super) fn of(history: &History, state: &State) -> Option<Self> {
         let started = &history.started;
         let task = started.task.as_ref().filter(|_| !is_gate(started))?.id.clone();
-        // As it is written: that is what is agreed to, whatever its task is called.
+        // As written: that is what gets approved, whatever the name of its task.
         let inputs = Inputs { files: started.files.clone(), values: BTreeMap::new() };
         let pipeline = plan::load_for_tasks(&started.dot, &inputs).0?;
         let laid =
@@ -45,29 +45,29 @@ impl OpenSession {
     }
 }
 
-/// A session as it was found at the start of a run.
+/// A session as found at the start of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Unfinished {
     pub id: SessionId,
-    /// The record that says how it was started: what a person has agreed to is in there.
+    /// The first record, with the content that was approved.
     pub first: CommitId,
-    /// Somebody was given it to agree to.
+    /// It was submitted for approval.
     pub given: bool,
 }
 
-/// Whether a session runs the tests of a phase, by its pipeline alone. What its node is today does not tell: since it was
-/// begun, a phase may have become a task, or a task a phase. Nor is anything else of a record believed, for it may have been
-/// fetched: nobody is asked about the pipeline of such a session, and only the built-in one needs no asking.
+/// Whether a session runs the tests of a phase, judged by its pipeline alone. Its node today does not tell: a phase may
+/// have become a task since, or a task a phase. Nothing else in a record is trusted, because it may have been fetched:
+/// the pipeline of such a session is not submitted for approval, and only the built-in one needs none.
 pub(super) fn is_gate(started: &PipelineStarted) -> bool {
     started.dot == GATE_PIPELINE
 }
 
-/// Whether a session is one of a task that has landed. Most have, and a trailer of their last record says so.
+/// Whether a session belongs to a landed task. Most do, and a trailer of their last record says so.
 pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
     Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
-/// The session a task was left in, if it has not landed and was not cancelled.
+/// The unfinished session of a task, if it has not landed and was not cancelled.
 pub(super) fn open_session_of(
     repo: &Repo,
     target: &BranchName,
@@ -77,24 +77,24 @@ pub(super) fn open_session_of(
     Ok(open_histories(repo, target, tree)?.remove(task).map(|history| history.session))
 }
 
-/// The sessions a run over a tree could resume, for whoever has not taken the target: a run that has finds fewer.
+/// The sessions a tree run could resume, for callers that do not hold the target: a run that does finds fewer.
 pub fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<OpenSession>, Error> {
     let open = open_histories(repo, target, tree)?;
     Ok(open.values().filter_map(|history| OpenSession::of(history, &state_of(history).ok()?)).collect())
 }
 
-/// The sessions the tasks of a tree were left in that have not landed and were not cancelled.
+/// The unfinished sessions of a tree's tasks that have not landed and were not cancelled.
 fn open_histories(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
     let open = Before::of(repo, target, |_| true)?.open.into_iter().filter(|history| is_of(history, tree)).collect();
     newest_of_each(open, |history, _| Ok(state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled)))
 }
 
-/// Makes the branches of tasks that were worked on in another clone, where only the records were brought here: a record
-/// is the truth, and a branch follows it. One that is missing in a clone where the task was worked on was removed there.
+/// Creates the branches of tasks worked on in another clone if only the records were fetched: the record is the truth,
+/// and a branch follows it. If a branch is missing in the clone that worked on the task, it was removed there.
 pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Error> {
     let locks: BTreeSet<String> = Lock::names(repo.common_dir())?.into_iter().collect();
     let mut elsewhere = Before::of(repo, target, |id| !locks.contains(&lock_name(id)))?.open;
-    // Where a task has several, the newest has the branch.
+    // If a task has several sessions, the newest gets the branch.
     elsewhere.sort_by_key(|history| Reverse(history.started_at));
     for history in elsewhere {
         let Ok(state) = state_of(&history) else { continue };
@@ -110,20 +110,20 @@ pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Err
     Ok(())
 }
 
-/// What there is of sessions on tasks.
+/// The existing sessions on tasks.
 pub(super) struct Before {
-    /// The records of those on a target that have not landed.
+    /// The records of unlanded sessions on a target.
     pub(super) open: Vec<History>,
-    /// Those that have, wherever.
+    /// The landed sessions, on any target.
     pub(super) landed: Vec<(TaskId, SessionId)>,
 }
 
 impl Before {
-    /// Those that are wanted.
+    /// The existing sessions among those wanted.
     pub(super) fn of(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Self, Error> {
         let mut before = Self { open: Vec::new(), landed: Vec::new() };
         for id in History::sessions(repo)?.into_iter().filter(wanted) {
-            // A session nobody can read is none a run could resume; its own commands say what is wrong with it.
+            // An unreadable session cannot be resumed; the session commands report what is wrong with it.
             let Ok(Some(summary)) = History::task_summary(repo, &id) else { continue };
             if summary.landed.is_some() {
                 before.landed.push((summary.task, id));
@@ -143,7 +143,7 @@ pub(super) fn is_of(history: &History, tree: &str) -> bool {
     history.started.task.as_ref().is_some_and(|task| task.tree == tree)
 }
 
-/// Of the sessions that pass, the newest of each task.
+/// The newest session of each task, among those that pass.
 pub(super) fn newest_of_each(
     open: Vec<History>,
     passes: impl Fn(&History, &TaskOf) -> Result<bool, Error>,
