@@ -1,24 +1,25 @@
 //! Runs sessions: the only loop, and the only place that changes anything.
 //!
-//! The loop asks [`crate::route::next`] what comes next, hands a node to a worker, and records what the worker reports
-//! before anything else happens. Workers scan and write objects; refs, records and folded state belong to the loop alone.
+//! The loop asks [`crate::route::next`] for the next action, hands a node to a worker, and records the worker's report
+//! before anything else happens. Workers scan and write objects; refs, records and folded state belong to the loop
+//! alone.
 //!
 //! | question | where |
 //! |---|---|
-//! | How does a session start, resume, end? | `start_request` what it is given, `start` first record, branch, worktree; `resume` load, fold, repair, continue; `run` to its end; `ended`, `pausing` |
+//! | How does a session start, resume, end? | `start_request` its input, `start` first record, branch, worktree; `resume` load, fold, repair, continue; `run` to its end; `ended`, `pausing` |
 //! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share, `recorded` both read from its record |
-//! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and the wish to stop |
-//! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that begin from another |
-//! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` says what is recorded of it, `context/recording` writes the record and moves the branch behind it |
-//! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` what is folded and not yet written |
-//! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `recorded_facts` what the record says, `work` the work made of both, `setup` and `place` where; `worker/dispatch` carries it out by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
-//! | What is an agent told? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
-//! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` what follows, `ledger` what sessions spent, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
-//! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` what is recorded verbatim may hold no secret |
+//! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and stop requests |
+//! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that start from another |
+//! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` makes its record, `context/recording` writes the record and then moves the branch |
+//! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` events folded but not yet written |
+//! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `recorded_facts` what the record says, `work` the work derived from both, `setup` and `place` where; `worker/dispatch` runs it by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
+//! | What does an agent's prompt hold? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
+//! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
+//! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` refuses secrets in input that is recorded verbatim |
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
-//! | How is a task of a tree worked? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the run over a tree; `landing` the commits a landing brings |
-//! | What do sessions of a process share? | `engine` what runs need from outside, `supervisor`; `broadcast` events to subscribers, nobody is waited for; `spawned` a run in the background |
-//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` what dead sessions left; `pool` worktrees of finished ones; `locks` |
+//! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing |
+//! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
+//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `locks` |
 
 mod bounds;
 mod broadcast;

@@ -1,16 +1,16 @@
-//! Runs task trees: each task in a session on its own branch, landed on the target when it ends. What is done is read
+//! Runs task trees: each task in a session on its own branch, landed on the target when it ends. The progress is read
 //! from the step commits of the target and of the branches ahead of it; nothing else is stored.
 //!
 //! | question | where |
 //! |---|---|
-//! | What is a run given, what does it know? | `plan` tree and settings, `open` taking the target, `run` and `run_state` what it knows, `start` its opening commit, `pump` the loop: start what may start, take in results; `ended` |
-//! | Where does a task begin? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` by which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` what others put on a task's branch, `keep` what a branch had before it moved |
-//! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` gathers what that one is told |
-//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` what is tested before, `refusal` and `refusal_reasons` why work waits and what to do, `delete_branches` afterwards |
+//! | What is a run? | `plan` tree and settings, `open` takes the target, `run` and `run_state` its state, `start` its opening commit, `pump` the loop: start actions, handle results; `ended` |
+//! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves |
+//! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` collects its feedback |
+//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `delete_branches` afterwards |
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
 //! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
 //! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
-//! | What do people decide? | `skip_reset`, `loop_guard` nothing twice in a run for the same reason, `tree_edits` and `stamp` the tree's file changed |
+//! | What do people decide? | `skip_reset`; `tree_edits` and `stamp` detect changes of the tree's file; `loop_guard` prevents the same work twice |
 //! | Who plans a tree? | `planning` calls a planner |
 
 mod approvals;
@@ -80,5 +80,5 @@ pub const TASK_PIPELINE: &str = include_str!("../../../pipelines/task.dot");
 /// The built-in pipeline of a phase's tests.
 pub const GATE_PIPELINE: &str = include_str!("../../../pipelines/gate.dot");
 
-/// The attributes settings put into the pipelines of tasks: who works a step, with which model, and for how long.
+/// The attributes that settings put into the pipelines of tasks: agent, model and timeout of a step.
 pub const STEP_ATTRIBUTES: [&str; 3] = ["agent", "llm_model", "timeout"];
