@@ -1,5 +1,5 @@
-//! Writing objects as loose files: complete or not at all, durable on request, and repairing what a crash left
-//! truncated. Neither git by default nor the library makes loose objects durable.
+//! Writes objects as loose files: atomically, durably on request, and repairing files truncated by a crash. Neither git
+//! by default nor the library makes loose objects durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,36 +21,34 @@ use super::durability::Durability;
 use super::error::{Error, IoContext as _};
 use super::pack_index::{Indices, PackIndexes};
 
-/// An object to write.
 pub(super) type NewObject<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
 
-/// Objects written at once, which bounds the files that are open.
+/// Objects written at once, which limits the number of open files.
 const ROUND: usize = 64;
 
-/// Threads that wait for the disk. It takes files that come together in one go, so waiting side by side is what makes
-/// a turn of many objects as durable as one of few in about the same time.
+/// Threads that wait for the disk. A disk handles concurrent syncs together, so with parallel waits a turn with many
+/// objects becomes durable in about the same time as one with few.
 const WAITING: usize = 8;
 
-/// Up to so many files are waited for one after another: waking threads costs more processor time than the wait it saves.
+/// Up to this many files are synced one after another: waking threads costs more processor time than it saves.
 const FEW: usize = 3;
 
-/// A disk that answers within this time is waited for by one thread: waking others takes longer.
+/// A disk that answers within this time is waited for by a single thread, because waking others takes longer.
 const AT_ONCE: Duration = Duration::from_micros(50);
 
-/// How often git may remove a directory, as it does with those it has packed the last object or ref of, before that is an
-/// error.
+/// How often git may remove a directory, as it does after packing its last object or ref, before that is an error.
 pub(super) const TRIES: usize = 100;
 
-/// What a file takes on disk at least, on most file systems.
+/// The minimum size of a file on disk, on most file systems.
 const BLOCK: usize = 4096;
 
-/// What bytes that are stored as they are have around them.
+/// The overhead of bytes stored without compression.
 const STORED: usize = 11;
 
-/// Whether the disk took longer when it was last waited for.
+/// Whether the last sync took longer.
 static SLOW: AtomicBool = AtomicBool::new(false);
 
-/// Writes objects into a store that does not have them whole, and says which.
+/// Writes the objects that a store lacks or has damaged, and returns them.
 pub(super) fn write(
     store: &gix::odb::Store,
     packs: &PackIndexes,
@@ -63,8 +61,8 @@ pub(super) fn write(
     Ok(store.written)
 }
 
-/// Removes the second names of objects that a git in bounds could give a name and not take its working name from. A file
-/// with one name alone may be one that is being written.
+/// Removes extra names of objects that a sandboxed git could link into place but whose temporary name it could not
+/// unlink. A file with a single name may still be being written.
 pub(super) fn remove_temporary_objects(objects: &Path) {
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let is_fan = |name: &std::ffi::OsStr| name.len() == 2;
@@ -72,23 +70,23 @@ pub(super) fn remove_temporary_objects(objects: &Path) {
         for file in entries(&dir.path()) {
             let is_temporary = file.file_name().as_encoded_bytes().starts_with(b"tmp_obj_");
             if is_temporary && file.metadata().is_ok_and(|data| data.is_file() && data.nlink() > 1) {
-                // Another name is as harmless as it was, and git itself removes it some day.
+                // The extra name is harmless, and git removes it eventually.
                 let _ = std::fs::remove_file(file.path());
             }
         }
     }
 }
 
-/// The loose objects of a repository, while some are written.
+/// The loose objects of a repository during a write.
 struct LooseStore<'r> {
     store: &'r gix::odb::Store,
     root: &'r Path,
     indices: &'r PackIndexes,
-    /// What is in packs, looked at for the first object that is not loose.
+    /// The contents of packs, read for the first object that is not loose.
     known: Option<Arc<Indices>>,
-    /// What was not there.
+    /// The objects that were missing.
     written: BTreeSet<gix::ObjectId>,
-    /// Directories that were changed.
+    /// Changed directories.
     directories: BTreeSet<PathBuf>,
     /// Its packs, opened for the first object that may be in one.
     packs: Option<Vec<Bundle>>,
@@ -104,8 +102,8 @@ impl<'r> LooseStore<'r> {
         objects.chunks(ROUND).try_for_each(|round| self.write_round(round, durability))
     }
 
-    /// Makes the names of what was written durable. Where a directory is gone, somebody has packed what was in it, and what
-    /// is not in a pack either is written again.
+    /// Makes the names of written objects durable. If a directory is gone, its objects were packed meanwhile; objects
+    /// that are in no pack either are written again.
     fn settle(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         for _ in 0..TRIES {
             let mut gone = BTreeSet::new();
@@ -125,7 +123,7 @@ impl<'r> LooseStore<'r> {
             if again.is_empty() {
                 return Ok(());
             }
-            // Those that were made since.
+            // Includes packs created since.
             self.packs = Some(own_packs(self.root, self.store.object_hash())?);
             for (id, ..) in &again {
                 self.written.remove(*id);
@@ -135,7 +133,7 @@ impl<'r> LooseStore<'r> {
         Err(std::io::Error::from(ErrorKind::NotFound)).at("write into", self.root)
     }
 
-    /// Writes some objects; those again that a `git gc` beside it has taken for what somebody else left unfinished.
+    /// Writes some objects, and rewrites those whose temporary files a concurrent `git gc` removed as stale.
     fn write_round(&mut self, objects: &[NewObject<'_>], durability: Durability) -> Result<(), Error> {
         let mut left = objects.to_vec();
         for _ in 0..TRIES {
@@ -147,7 +145,7 @@ impl<'r> LooseStore<'r> {
         Err(std::io::Error::from(ErrorKind::NotFound)).at("write into", self.root)
     }
 
-    /// The same once. Returns those that were removed before they had their names.
+    /// Writes them once. Returns the objects whose files were removed before they got their names.
     fn write_once<'o>(
         &mut self,
         objects: &[NewObject<'o>],
@@ -159,7 +157,7 @@ impl<'r> LooseStore<'r> {
             let path = loose_path(self.root, id);
             let file = match self.existing(&path, id, *kind, bytes)? {
                 Existing::Packed => continue,
-                // It may have come from a git that did not wait for the disk.
+                // It may come from a git that did not sync it.
                 Existing::Loose(file) => {
                     freshen(&file);
                     file
@@ -187,8 +185,8 @@ impl<'r> LooseStore<'r> {
         Ok(gone)
     }
 
-    /// Whether the repository itself has the object already, whole. A file is looked at: the library takes any of the right
-    /// name for the object, and takes objects from other repositories, which may be gone tomorrow.
+    /// Whether the repository itself already has the object, undamaged. The file is read: the library accepts any file
+    /// of the right name as the object, and takes objects from alternates, which may be gone tomorrow.
     fn existing(&mut self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
         match read_short(path, 2 * bytes.len() + 1024) {
             Ok((file, content)) if holds_object(&content, kind, bytes) => Ok(Existing::Loose(file)),
@@ -199,8 +197,8 @@ impl<'r> LooseStore<'r> {
         }
     }
 
-    /// Whether the packs are to be asked. Their indices tell without opening them all, but not of those that came a moment
-    /// ago: what is in one is written once more.
+    /// Whether to search the packs. The indexes answer without opening all packs, but miss the newest ones: an object
+    /// in one of those is written again.
     fn may_be_packed(&mut self, id: &gix::oid) -> Result<bool, Error> {
         if self.packs.is_some() {
             return Ok(true);
@@ -212,7 +210,7 @@ impl<'r> LooseStore<'r> {
         Ok(known.have(id))
     }
 
-    /// Whether a pack of the repository's own has exactly this object.
+    /// Whether one of the repository's own packs has exactly this object.
     fn is_packed(&mut self, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<bool, Error> {
         let packs = match &mut self.packs {
             Some(packs) => packs,
@@ -225,7 +223,7 @@ impl<'r> LooseStore<'r> {
         }))
     }
 
-    /// Writes the content of an object beside its place.
+    /// Writes the content of an object to a temporary file beside its path.
     fn write_beside(&mut self, path: &Path, kind: ObjectKind, bytes: &[u8]) -> Result<(Temporary, File), Error> {
         let directory = path.parent().unwrap_or(self.root);
         let temporary = Temporary(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
@@ -241,12 +239,11 @@ impl<'r> LooseStore<'r> {
     }
 }
 
-/// Makes an object as young as one that was just written: git removes old ones that nothing leads to, and nothing leads to
-/// this one before a ref is moved.
+/// Updates the timestamp of an object: git prunes old unreachable ones, and this one is unreachable until a ref moves.
 fn freshen(file: &File) {
     let now = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: now(UTIME_OMIT), last_modification: now(UTIME_NOW) };
-    // Only its owner may, and what others have written git will not find older for it.
+    // Only the owner may do this, and for git the object is no older than before if it fails.
     let _ = futimens(file, &times);
 }
 
@@ -256,8 +253,8 @@ enum Existing {
     Packed,
 }
 
-/// Opens a file in a directory that is made where it is missing, and tells whether it was. git may remove one that is empty
-/// at any moment.
+/// Opens a file in a directory, creating the directory if it is missing, and returns whether it was created. git may
+/// remove an empty one at any time.
 fn open_in(directory: &Path, mut open: impl FnMut() -> std::io::Result<File>) -> std::io::Result<(File, bool)> {
     for tries in 0..TRIES {
         match open() {
@@ -265,7 +262,7 @@ fn open_in(directory: &Path, mut open: impl FnMut() -> std::io::Result<File>) ->
             file => return file.map(|file| (file, tries > 0)),
         }
         match std::fs::create_dir_all(directory) {
-            // Somebody made it and somebody has removed it, before it could be seen that it is one.
+            // Another process created and removed it before we could see that it is a directory.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made?,
         }
@@ -273,8 +270,8 @@ fn open_in(directory: &Path, mut open: impl FnMut() -> std::io::Result<File>) ->
     Err(ErrorKind::NotFound.into())
 }
 
-/// A file and its content, of at most `limit` bytes; of any other nothing, which is no object. What does not compress grows
-/// by little, but an agent can have made a file of any size.
+/// A file and its content if it has at most `limit` bytes, and otherwise no content, which is not an object.
+/// Incompressible data grows only slightly, but an agent can create a file of any size.
 fn read_short(path: &Path, limit: usize) -> std::io::Result<(File, Vec<u8>)> {
     let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(wait_for_nobody).open(path)?;
@@ -286,7 +283,7 @@ fn read_short(path: &Path, limit: usize) -> std::io::Result<(File, Vec<u8>)> {
     Ok((file, content))
 }
 
-/// Whether a loose file holds exactly this object, to the last byte of its checksum, and nothing behind it.
+/// Whether a loose file holds exactly this object, up to the last byte of its checksum, and nothing after it.
 fn holds_object(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
     let mut found = vec![0; expected.len() + 1];
@@ -296,7 +293,7 @@ fn holds_object(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     }
 }
 
-/// The packs in an object directory that can be read.
+/// The readable packs in an object directory.
 fn own_packs(root: &Path, hash: gix::hash::Kind) -> Result<Vec<Bundle>, Error> {
     let dir = root.join("pack");
     let entries = match std::fs::read_dir(&dir) {
@@ -318,13 +315,13 @@ pub(super) fn loose_path(root: &Path, id: &gix::oid) -> PathBuf {
     root.join(&hex[..2]).join(&hex[2..])
 }
 
-/// A file that becomes an object once it is whole on disk; git sweeps up those of this name that a crash leaves.
+/// A file that becomes an object once it is complete on disk; git cleans up files of this name after a crash.
 pub(super) struct Temporary(pub PathBuf);
 
 impl Temporary {
     pub fn move_to(mut self, path: &Path) -> Result<(), Error> {
         std::fs::rename(&self.0, path).at("write", path)?;
-        // It is the object now, and not to be removed.
+        // It is the object now and must not be removed.
         self.0.clear();
         Ok(())
     }
@@ -339,8 +336,8 @@ impl Drop for Temporary {
     }
 }
 
-/// An object as its loose file holds it. A file takes a block on disk however little is in it, so one that fits into a block
-/// is not made smaller: clearing the compressor's tables takes longer than all else that is done with it.
+/// The content of an object's loose file. A file takes at least one block on disk, so one that fits into a block is not
+/// compressed: clearing the compressor's tables takes longer than everything else.
 pub(super) fn compressed(kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
     let content = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
     match u16::try_from(content.len()) {
@@ -349,10 +346,10 @@ pub(super) fn compressed(kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix:
     }
 }
 
-/// Bytes as a stream of the format git compresses in, with one block that is stored as it is.
+/// Bytes as a zlib stream with a single stored block.
 fn stored(content: &[u8], length: u16) -> Vec<u8> {
     let mut stream = Vec::with_capacity(content.len() + STORED);
-    // The header of the format, and the mark of the last block.
+    // The zlib header, and the mark of the last block.
     stream.extend([0x78, 0x01, 0x01]);
     stream.extend(length.to_le_bytes());
     stream.extend((!length).to_le_bytes());
@@ -361,10 +358,10 @@ fn stored(content: &[u8], length: u16) -> Vec<u8> {
     stream
 }
 
-/// Bytes as git keeps them on disk.
+/// Bytes compressed as git does.
 pub(super) fn deflated(bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
     thread_local! {
-        // git's own level for loose objects. It is kept: its tables are far larger than most objects.
+        // git's own level for loose objects. The compressor is reused: its tables are far larger than most objects.
         static DEFLATE: RefCell<Compress> = RefCell::new(Compress::new(gix::zlib::Compression::BEST_SPEED));
     }
     DEFLATE.with_borrow_mut(|deflate| {
@@ -412,7 +409,7 @@ pub(super) fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> R
         let waiting = SyncJob { files: files.split_off(files.len() - size), done: done.clone() };
         match helpers().send(waiting) {
             Ok(()) => others += 1,
-            // There are no threads to be had.
+            // No threads could be started.
             Err(mpsc::SendError(waiting)) => mine = mine.and(sync_each(&waiting.files)),
         }
     }
@@ -428,13 +425,13 @@ fn sync_each(files: &[(File, PathBuf)]) -> Result<(), Error> {
     files.iter().try_for_each(|(file, path)| file.sync_all().at("sync", path))
 }
 
-/// Files another thread waits for.
+/// Files for another thread to sync.
 struct SyncJob {
     files: Vec<(File, PathBuf)>,
     done: mpsc::Sender<Result<(), Error>>,
 }
 
-/// The threads that wait for the disk. They stay, because making one costs more processor time than it saves.
+/// The threads that wait for the disk. They are kept, because starting one costs more processor time than it saves.
 fn helpers() -> &'static mpsc::Sender<SyncJob> {
     static HELPERS: OnceLock<mpsc::Sender<SyncJob>> = OnceLock::new();
     HELPERS.get_or_init(|| {
@@ -445,11 +442,11 @@ fn helpers() -> &'static mpsc::Sender<SyncJob> {
             let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let help = move || {
                 while let Ok(SyncJob { files, done }) = next() {
-                    // Whoever asked is gone only when its process ends.
+                    // The receiver is gone only when its process ends.
                     let _ = done.send(sync_each(&files));
                 }
             };
-            // With fewer threads the wait is longer, and without any there is no one to send to.
+            // With fewer threads the wait is longer; without any, sending fails.
             let _ = std::thread::Builder::new().name("pleach-sync".into()).spawn(help);
         }
         sender

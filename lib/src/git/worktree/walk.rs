@@ -1,5 +1,5 @@
-//! One pass over the directories of a worktree. It finds unchanged files by their stats, and untracked entries; only
-//! the rest is left to the library, which decides what a difference means.
+//! Walks the directories of a worktree once. It finds unchanged files by their stat data, and untracked entries; the
+//! rest is left to the library, which decides what a difference means.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -19,36 +19,36 @@ use rustix::io::Errno;
 use super::rule_files::blocks_reading;
 use super::sparse_rules::LEFT_OUT;
 
-/// So many files for a thread: fewer are looked at sooner than one is started.
+/// Files per thread: for fewer, starting a thread takes longer than checking them.
 const FILES_PER_THREAD: usize = 2_000;
 
-/// At most so many threads: what they wait for is the same table of the system.
+/// The maximum number of threads, which all contend for the same kernel table.
 const MOST_THREADS: usize = 4;
 
-/// Time stamps of files advance in steps, up to this long. A file that was recorded within the step it was written in may
-/// have been written again in it, which its stamp would not show.
+/// File timestamps advance in steps, up to this long. A file recorded within the step it was written in may have been
+/// written again in the same step, which its timestamp would not show.
 const STEP: Duration = Duration::from_millis(20);
 
-/// So many files that may have changed are read by whoever scans, up to this size each: fewer and smaller ones are read
-/// sooner than the library is ready to look.
+/// Up to this many possibly changed files are read by the scan itself, each up to this size: reading few and small ones
+/// is faster than preparing the library.
 const FEW: usize = 16;
 
 pub(super) const SMALL: u64 = 256 * 1024;
 
-/// What a pass over the directories found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Index positions of files whose stat is exactly the recorded one.
+    /// Index positions of files whose stat data is exactly as recorded.
     unchanged: Vec<usize>,
-    /// Files that are left out of the checkout: how many are absent, and the index positions of those that exist.
+    /// Files excluded from the checkout: how many are absent, and the index positions of those that exist.
     absent: usize,
     outside: Vec<usize>,
-    /// Index positions of small files and links whose stat is inconclusive.
+    /// Index positions of small files and links whose stat data is inconclusive.
     unsure: Vec<usize>,
-    /// Entries in directories of the index that it does not have.
+    /// Entries in directories of the index that are not in the index.
     pub untracked_entries: Vec<UntrackedEntry>,
-    /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
-    /// that cannot be read.
+    /// Whether the walk found something it does not judge: another repository, a directory in place of a file, an
+    /// unreadable directory.
     pub needs_library: bool,
     /// Files git would block on.
     pub special: Vec<BString>,
@@ -56,7 +56,7 @@ pub(super) struct Walked {
     pub submodules: Vec<BString>,
 }
 
-/// A file, a link or a directory the index does not know.
+/// A file, link or directory that is not in the index.
 #[derive(Debug)]
 pub(super) struct UntrackedEntry {
     pub path: BString,
@@ -64,16 +64,16 @@ pub(super) struct UntrackedEntry {
 }
 
 impl Walked {
-    /// Where those stand that have to be looked at any closer, if they are few and nothing else has to be. Where what says
-    /// how files are read may be gone, the library is asked: it goes by what the index has of that.
+    /// The index positions of files that need a closer check, if they are few and nothing else needs one. If a
+    /// `.gitattributes` file may be gone, the library decides: it uses the rules in the index.
     pub fn few(&self, index: &File) -> Option<&[usize]> {
         let is_all = self.unchanged.len() + self.absent + self.unsure.len() == index.entries().len();
         let are_rules = |at: &usize| index.entries()[*at].path(index).ends_with(b".gitattributes");
         (is_all && self.unsure.len() <= FEW && !self.unsure.iter().any(are_rules)).then_some(&self.unsure)
     }
 
-    /// Marks the entries that need no other look. What is left out and there needs one. For a look at the `whole` there is
-    /// nothing left out: directories with nothing else would not be looked into.
+    /// Marks the entries that need no further check. An excluded file that exists needs one. For a check of the
+    /// `whole`, no entry counts as excluded, because directories with nothing else would be skipped.
     pub fn mark(&mut self, index: &mut File, whole: bool) {
         let entries = index.entries_mut();
         self.unchanged.iter().for_each(|at| entries[*at].flags.insert(Flags::UPTODATE));
@@ -84,7 +84,7 @@ impl Walked {
         self.outside.iter().for_each(|at| entries[*at].flags.remove(LEFT_OUT));
     }
 
-    /// Removes the marks: they are valid for one scan.
+    /// Removes the marks, which are valid for one scan.
     pub fn unmark(&self, index: &mut File) {
         let entries = index.entries_mut();
         self.unchanged.iter().for_each(|at| entries[*at].flags.remove(Flags::UPTODATE));
@@ -103,7 +103,7 @@ impl Walked {
     }
 }
 
-/// Looks at the directories of an index below `root`, and counts the files that were looked at.
+/// Walks the directories of an index below `root`, and counts the files checked.
 pub(super) fn walk(index: &File, root: &Path, seen: &AtomicU64) -> Walked {
     let entries = index.entries();
     let walk = Walk {
@@ -125,20 +125,20 @@ pub(super) fn walk(index: &File, root: &Path, seen: &AtomicU64) -> Walked {
     })
 }
 
-/// How many threads the system runs at once. Asked once: the answer is put together from several files.
+/// The number of threads the system runs at once. Cached, because the system computes it from several files.
 fn parallelism() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// A directory the index knows.
+/// A directory in the index.
 struct Directory {
-    /// The one it lies in, open; none for the root.
+    /// Its open parent; `None` for the root.
     above: Option<Arc<Dir>>,
-    /// Where its name begins in the paths of its entries, and where theirs begin.
+    /// Where its name starts in the paths of its entries, and where theirs start.
     name: usize,
     rest: usize,
-    /// Its entries in the index, with all below it.
+    /// Its entries in the index, including everything below it.
     entries: Range<usize>,
 }
 
@@ -148,28 +148,28 @@ impl Directory {
     }
 }
 
-/// Directories still to be read, and how many are being read, which may add more.
+/// Directories still to read, and the number being read, which may add more.
 struct Queue {
     waiting: Vec<Directory>,
     busy: usize,
-    /// How many threads wait for either to change: a wake-up without a waiter costs a system call as well.
+    /// Number of threads waiting for a change: a wake-up without a waiter still costs a system call.
     idle: usize,
 }
 
 struct Walk<'a> {
     index: &'a File,
     root: &'a Path,
-    /// When the stats were recorded.
+    /// When the stat data was recorded.
     recorded: Duration,
     queue: Mutex<Queue>,
     changed: Condvar,
     seen: &'a AtomicU64,
 }
 
-/// What the index has directly in a directory.
+/// An entry of the index directly in a directory.
 struct Child<'a> {
     name: &'a [u8],
-    /// A file's place in the index; none for a directory.
+    /// A file's position in the index; `None` for a directory.
     file: Option<usize>,
 }
 
@@ -190,7 +190,7 @@ impl Walk<'_> {
         walked
     }
 
-    /// The next directory; none when all were looked at.
+    /// The next directory; `None` when all have been walked.
     fn next(&self) -> Option<Directory> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -207,12 +207,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks at what lies directly in a directory; gives the directories in it.
+    /// Checks the entries directly in a directory; returns its subdirectories.
     fn look_into(&self, directory: &Directory, walked: &mut Walked) -> Vec<Directory> {
         let opened = self.open(directory);
         let mut dir = match opened {
             Ok(dir) => dir,
-            // Its files are gone, and what is there instead is seen from above.
+            // Its files are gone; whatever replaced it is found from its parent.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if directory.above.is_some() => {
                 let entries = &self.index.entries()[directory.entries.clone()];
                 walked.absent += entries.iter().filter(|entry| entry.flags.contains(Flags::SKIP_WORKTREE)).count();
@@ -258,7 +258,7 @@ impl Walk<'_> {
         below
     }
 
-    /// No directory is reached by a link: what lies behind one is not part of the tree.
+    /// Never follows links: the target of a link is not part of the tree.
     fn open(&self, directory: &Directory) -> Result<Dir, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = match &directory.above {
@@ -275,7 +275,7 @@ impl Walk<'_> {
         self.index.entries()[at].path(self.index)
     }
 
-    /// What the index has directly in a directory, in its order, and the directories among it.
+    /// The entries of the index directly in a directory, in its order, and the directories among them.
     fn children(&self, directory: &Directory) -> (Vec<Child<'_>>, Vec<Directory>) {
         let (mut children, mut below) = (Vec::new(), Vec::new());
         let Range { start: mut at, end } = directory.entries;
@@ -297,7 +297,7 @@ impl Walk<'_> {
         (children, below)
     }
 
-    /// Notes what lies in a directory if the index does not have it there.
+    /// Records an entry of a directory that the index does not have there.
     fn meet(
         &self,
         directory: &Directory,
@@ -334,7 +334,7 @@ impl Walk<'_> {
         if name.eq_ignore_ascii_case(b".git") {
             walked.needs_library = true;
         } else if is_directory && let Some(Child { file: Some(at), .. }) = known(false) {
-            // A submodule is a directory and has one entry; a file has made room for a directory otherwise.
+            // A submodule is a directory with one index entry; otherwise a directory has replaced a file.
             match self.index.entries()[*at].mode {
                 Mode::COMMIT => walked.submodules.push(path()),
                 _ => walked.needs_library = true,
@@ -345,7 +345,7 @@ impl Walk<'_> {
     }
 }
 
-/// The order of an index, in which the name of a directory ends in a slash.
+/// The order of an index, in which directory names end with a slash.
 fn order((one, one_is_dir): (&[u8], bool), (two, two_is_dir): (&[u8], bool)) -> Ordering {
     let common = one.len().min(two.len());
     let next = |name: &[u8], is_dir: bool| name.get(common).copied().or(is_dir.then_some(b'/'));
@@ -360,12 +360,12 @@ fn is_same(entry: &Entry, found: &rustix::fs::Stat, recorded: Duration) -> bool 
         Mode::SYMLINK => kind.is_symlink(),
         _ => false,
     };
-    // A size of nothing is how git marks what it has to look at.
+    // git marks entries that need a check with size zero.
     let is_settled = entry.stat.size != 0 && !is_recent(entry.stat.mtime, recorded) || entry.id.is_empty_blob();
     is_kind && is_settled && entry.stat == stat(found)
 }
 
-/// Whether a file was written so shortly before its stat was recorded that a later write may not show.
+/// Whether a file was written so shortly before its stat data was recorded that a later write may not show.
 fn is_recent(written: Time, recorded: Duration) -> bool {
     let step = if written.nsecs == 0 { Duration::from_secs(1) } else { STEP };
     Duration::new(written.secs.into(), written.nsecs) + step >= recorded
@@ -375,7 +375,7 @@ fn instant(seconds: i64, nanoseconds: u32) -> Duration {
     Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds)
 }
 
-/// A stat as the index has it, cut to what it has room for.
+/// Stat data truncated to the fields of the index.
 #[expect(clippy::cast_possible_truncation, reason = "the index keeps 32 bits, and so does git")]
 fn stat(found: &rustix::fs::Stat) -> Stat {
     let time = |seconds: i64, nanoseconds: u64| Time { secs: seconds as u32, nsecs: nanoseconds as u32 };
