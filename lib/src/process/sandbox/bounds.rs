@@ -1,21 +1,21 @@
-//! The bounds of a command, and the means of the system to enforce them.
+//! The sandbox of a command, and the system features that enforce it.
 
 use std::io;
 use std::path::PathBuf;
 
-/// The oldest Landlock under which programs can move files from one directory to another.
+/// The first Landlock version under which programs can move files between directories.
 pub(super) const MOVES: u32 = 2;
 
-/// The oldest Landlock that keeps files from being cut short.
+/// The first Landlock version that restricts truncating files.
 pub(super) const TRUNCATES: u32 = 3;
 
-/// The oldest Landlock that knows the network.
+/// The first Landlock version that restricts the network.
 pub(super) const CONNECTS: u32 = 4;
 
-/// The oldest Landlock that knows signals.
+/// The first Landlock version that restricts signals.
 pub(super) const SIGNALS: u32 = 6;
 
-/// What every program needs to write, whatever it works on.
+/// Devices that every program needs to write.
 pub(super) const DEVICES: [&str; 9] = [
     "/dev/full",
     "/dev/null",
@@ -28,50 +28,50 @@ pub(super) const DEVICES: [&str; 9] = [
     "/dev/zero",
 ];
 
-/// The bounds of a command. Paths that do not exist are left out when the command starts, and so are those that lie where
-/// the command may write anyhow: a link there would lead on.
+/// The sandbox of a command. Paths that do not exist when the command starts are ignored, and so are those inside
+/// directories that the command may write: a link there would lead elsewhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sandbox {
-    /// What can set the bounds. A command whose bounds nothing can set is not started.
+    /// What can enforce it. A command whose sandbox cannot be enforced is not started.
     pub by: Availability,
-    /// Files and directories that may be written, with all in them.
+    /// Writable files and directories, including everything in them.
     pub write: Vec<PathBuf>,
-    /// Directories of objects, of repositories: single objects may be added, while none may be removed, and nothing else
-    /// may be written that git would believe.
+    /// Object directories of repositories: loose objects may be added, but none removed, and nothing else may be
+    /// written that git would trust.
     pub add: Vec<PathBuf>,
-    /// What may be read beside what may be written; everything if not given.
+    /// Readable paths in addition to the writable ones; everything if `None`.
     pub read: Option<Vec<PathBuf>>,
-    /// Of that, what may not be read all the same. What may be written there may be read.
+    /// Exceptions from the readable paths. Writable paths inside them stay readable.
     pub hide: Vec<PathBuf>,
-    /// What may be read in any case, also where all around it is hidden.
+    /// Paths that are always readable, even inside hidden ones.
     pub show: Vec<PathBuf>,
-    /// Where it may connect to.
+    /// Allowed connections.
     pub connect: Connect,
 }
 
-/// Where a command may connect to.
+/// The connections a command may make.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Connect {
     /// Anywhere.
     #[default]
     Anywhere,
-    /// TCP ports, on whatever host; none at all when the list is empty.
+    /// TCP ports on any host; an empty list allows none.
     Ports(Vec<u16>),
 }
 
-/// What there is to set bounds with.
+/// The available enforcement features.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Availability {
-    /// The version of the kernel's Landlock, if it has one and it is switched on.
+    /// The version of the kernel's Landlock, if it is present and enabled.
     pub landlock_abi: Option<u32>,
-    /// The program bubblewrap, if it is installed. That it is there does not say that it may be used:
-    /// `bubblewrap_works` tries.
+    /// The bubblewrap program, if installed. It may still not be usable, which `bubblewrap_works` checks.
     pub bubblewrap: Option<PathBuf>,
-    /// Whether system calls can be filtered, without which no network is closed and other processes can be slowed down.
+    /// Whether system calls can be filtered. Without that the network cannot be closed, and other processes can be
+    /// slowed down.
     pub filters: bool,
 }
 
-/// What sets the bounds of a command.
+/// What enforces a sandbox.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wall<'a> {
     Landlock(u32),
@@ -79,8 +79,8 @@ pub(super) enum Wall<'a> {
 }
 
 impl Availability {
-    /// What is left of it when there were no more than this: `landlock:3`, `bubblewrap`, `seccomp`, some of
-    /// them with commas, or none.
+    /// These features limited to the given ones: `landlock:3`, `bubblewrap`, `seccomp`, several separated by commas, or
+    /// none.
     pub fn at_most(&self, words: &str) -> Self {
         let words = || words.split(',').map(str::trim);
         let abi = words().find_map(|word| word.strip_prefix("landlock:")?.parse::<u32>().ok());
@@ -95,8 +95,8 @@ impl Availability {
         self.landlock_abi.unwrap_or_default()
     }
 
-    /// The best wall there is for these connections. Landlock comes first; bubblewrap, where the kernel's is too old
-    /// for all that is asked.
+    /// The best enforcement for these connections: Landlock, or bubblewrap if the kernel's Landlock is too old for the
+    /// request.
     pub(super) fn wall(&self, connect: &Connect) -> Option<Wall<'_>> {
         let abi = self.abi();
         let closed = matches!(connect, Connect::Ports(ports) if ports.is_empty());
@@ -109,7 +109,7 @@ impl Availability {
         }
     }
 
-    /// Whether connections can be kept to these.
+    /// Whether connections can be restricted to these.
     pub(super) fn can_limit(&self, connect: &Connect) -> bool {
         match (self.wall(connect), connect) {
             (_, Connect::Anywhere) => true,
@@ -121,8 +121,7 @@ impl Availability {
 }
 
 impl Sandbox {
-    /// The same for an agent that reaches its model through this port of this machine. Where the network is open, it
-    /// stays open.
+    /// The sandbox for an agent that reaches its model through this local port. An open network stays open.
     pub fn through(&self, port: u16) -> Self {
         let connect = match &self.connect {
             Connect::Anywhere => Connect::Anywhere,
@@ -131,33 +130,33 @@ impl Sandbox {
         Self { connect, ..self.clone() }
     }
 
-    /// The same for an agent that speaks to its model by itself, and so needs the network.
+    /// The sandbox for an agent that calls its model itself, and so needs the network.
     pub fn with_network(&self) -> Self {
         Self { connect: Connect::Anywhere, ..self.clone() }
     }
 
-    /// The same with more that may be written.
+    /// The sandbox with more writable paths.
     pub fn with_write(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let write = self.write.iter().cloned().chain(paths).collect();
         Self { write, ..self.clone() }
     }
 
-    /// The same with more that may be read, where reading is limited.
+    /// The sandbox with more readable paths, if reading is restricted.
     pub fn with_read(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let show = self.show.iter().cloned().chain(paths).collect();
         Self { show, ..self.clone() }
     }
 
-    /// Whether its bounds keep it from connecting wherever it wants. Where the kernel cannot, the network is open.
+    /// Whether the sandbox restricts connections. If the kernel cannot do that, the network is open.
     pub fn limits_connections(&self) -> bool {
         self.connect != Connect::Anywhere && self.by.can_limit(&self.connect)
     }
 }
 
-/// Why a command was not started in its bounds.
+/// Why a command was not started in its sandbox.
 #[derive(Debug)]
 pub(in crate::process) enum NotStarted {
-    /// The bounds could not be set.
+    /// The sandbox could not be applied.
     Unbound(io::Error),
     /// The command itself could not be started.
     Program(io::Error),

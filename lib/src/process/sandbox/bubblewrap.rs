@@ -1,4 +1,4 @@
-//! Enforcing bounds with the program bubblewrap, which gives a command its own view of the file system.
+//! Enforces a sandbox with the program bubblewrap, which gives a command its own view of the file system.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,7 +9,7 @@ use super::bounds::{Connect, Sandbox};
 use super::{hide, privileges};
 use crate::process::{Blocking, run_blocking};
 
-/// Where the program may be. `PATH` is not asked: a repository can have a say in it.
+/// Where the program may be. `PATH` is not searched, because a repository can influence it.
 const PLACES: [&str; 5] = [
     "/usr/bin/bwrap",
     "/bin/bwrap",
@@ -22,7 +22,7 @@ pub(super) fn find() -> Option<PathBuf> {
     PLACES.into_iter().map(PathBuf::from).find(|place| place.is_file())
 }
 
-/// Tries the program: not every system lets everybody make namespaces.
+/// Tries the program: not every system lets every user create namespaces.
 pub fn works(program: &Path) -> Result<(), String> {
     let words = argv(program, &Sandbox::default(), &[], privileges::kept().as_deref(), None, &["true".into()]);
     let (program, args) = words.split_first().expect("the program itself comes first");
@@ -35,12 +35,12 @@ pub fn works(program: &Path) -> Result<(), String> {
     }
 }
 
-/// Something to lay over a path that is hidden, without a link on the way.
+/// A mount over a hidden path. The path contains no links.
 #[derive(Debug)]
 pub(super) enum Mask {
-    /// A directory with nothing in it.
+    /// An empty directory.
     Directory(PathBuf),
-    /// A file with nothing in it.
+    /// An empty file.
     File(PathBuf),
 }
 
@@ -52,7 +52,7 @@ impl Mask {
     }
 }
 
-/// What hides these paths. Over what is not there nothing can be laid.
+/// The mounts that hide these paths. A path that does not exist cannot be mounted over.
 pub(super) fn masks(hide: &[PathBuf]) -> Vec<Mask> {
     let there = hide::real(hide).into_iter().filter_map(|path| match path.symlink_metadata().ok()?.is_dir() {
         true => Some(Mask::Directory(path)),
@@ -61,9 +61,9 @@ pub(super) fn masks(hide: &[PathBuf]) -> Vec<Mask> {
     there.collect()
 }
 
-/// The command line that runs `argv` within the bounds. What comes later is laid over what came before. Files cannot be let
-/// in without letting others out, so nothing is added to a repository. `masks` are laid over what is hidden. `kept` are the privileges that stay, where there are
-/// any to give up; `filter` is what it lets the command's system calls through.
+/// The command line that runs `argv` in the sandbox. Later mounts cover earlier ones. bubblewrap cannot allow adding
+/// files without allowing their removal, so nothing is added to a repository. `masks` cover the hidden paths. `kept`
+/// are the remaining capabilities, if there are any to drop; `filter` is the filter for the command's system calls.
 pub(super) fn argv(
     program: &Path,
     sandbox: &Sandbox,
@@ -77,7 +77,7 @@ pub(super) fn argv(
         words.extend(["--cap-drop", "ALL"].map(OsString::from));
         words.extend(kept.iter().flat_map(|name| ["--cap-add", name]).map(OsString::from));
     }
-    // Of the processes it sees only its own, so it cannot signal others.
+    // It sees only its own processes, so it cannot signal others.
     words.extend(["--die-with-parent", "--unshare-pid"].map(OsString::from));
     if matches!(&sandbox.connect, Connect::Ports(ports) if ports.is_empty()) {
         words.push("--unshare-net".into());
@@ -99,7 +99,7 @@ pub(super) fn argv(
             Mask::File(path) => words.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]),
         }
     }
-    // What is in a place that is hidden, and its own.
+    // Paths inside hidden ones, and its own.
     let is_masked = |path: &&PathBuf| {
         let real = hide::real(std::slice::from_ref(*path));
         masks.iter().any(|mask| real.iter().any(|path| path.starts_with(mask.path())))
@@ -107,7 +107,7 @@ pub(super) fn argv(
     let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
     sandbox.show.iter().chain(&sandbox.add).filter(is_masked).for_each(|path| bind("--ro-bind-try", path));
     sandbox.write.iter().filter(is_masked).for_each(|path| bind("--bind-try", path));
-    // Nobody is to believe that a key was written.
+    // A key must not seem to have been written.
     for mask in masks {
         if let Mask::Directory(path) = mask {
             words.extend(["--remount-ro".into(), path.into()]);

@@ -1,6 +1,6 @@
-//! The caches of package managers, shared by everything a user works on. Only caches: anything that is run from there
-//! or changes what is run, such as programs and settings, is excluded. So are caches whose files are hard-linked into
-//! installations: writing to them would write there.
+//! The caches of package managers, shared by all projects of a user. Only caches: anything that is run from there or
+//! changes what is run, such as programs and settings, is excluded. So are caches whose files are hard-linked into
+//! installations, because writing to them would write there.
 
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Environment;
 
-/// A directory by its variable, or by its place below the home directory, and what of it is cache.
+/// A directory given by a variable or by its location below the home directory, and which parts of it are caches.
 struct SharedCache {
-    /// The variables that name the directory, the first one that is set.
+    /// The variables that name the directory; the first one that is set wins.
     variables: &'static [&'static str],
-    /// Where it is otherwise.
+    /// Its default location.
     default: CacheLocation,
-    /// What in it may be written; all when empty.
+    /// The writable parts; all if empty.
     parts: &'static [&'static str],
 }
 
@@ -36,14 +36,15 @@ const fn kept(
     SharedCache { variables, default, parts }
 }
 
-/// What is linked into what is installed. Commands get one of their own: the variable, where the user's is, and a name.
+/// Caches hard-linked into installations. Commands get their own: the variable, the location of the user's cache, and a
+/// name.
 const LINKED: [(&str, CacheLocation, &str); 3] = [
     ("BUN_INSTALL_CACHE_DIR", Home(".bun/install/cache"), "bun"),
     ("UV_CACHE_DIR", Cache("uv"), "uv"),
     ("npm_config_store_dir", Data("pnpm/store"), "pnpm"),
 ];
 
-/// A part that is files: a wrapper opens the locks of what it has downloaded whenever it is run.
+/// A part that consists of files: a wrapper opens the locks of its downloads whenever it runs.
 const LOCKS: &str = "wrapper/dists/*/*/*.lck";
 
 const KEPT: [SharedCache; 21] = [
@@ -95,7 +96,7 @@ impl CacheLocation {
     }
 }
 
-/// The caches that are there.
+/// The existing caches.
 pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for SharedCache { variables, default, parts } in KEPT {
@@ -117,7 +118,7 @@ pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
     found
 }
 
-/// The files [`LOCKS`] stands for. What a link leads to is none of them, nor is a file that is elsewhere as well.
+/// The files matching [`LOCKS`], without links and without files that are hard-linked elsewhere.
 fn locks(dir: &Path) -> Vec<PathBuf> {
     let names = LOCKS.split('/');
     let mut found = vec![dir.to_owned()];
@@ -140,8 +141,8 @@ fn entries(dir: &Path, ending: &str) -> Vec<PathBuf> {
     entries.filter(|path| path.as_os_str().as_bytes().ends_with(ending.as_bytes())).collect()
 }
 
-/// The caches that are there and are not shared, unless they are among `open`: their variables, and names for those of
-/// a command's own.
+/// The existing caches that are not shared, unless they are in `open`: their variables, and names for the command's
+/// own.
 pub(super) fn linked(environment: &Environment, open: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
     let is_closed = |(variable, default, _): &(&str, CacheLocation, &str)| {
         let place = absolute(environment, variable).or_else(|| default.place(environment));

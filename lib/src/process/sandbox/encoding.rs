@@ -1,4 +1,4 @@
-//! Encoding bounds as words for the supervisor: a letter that names the kind, and the value.
+//! Encodes a sandbox as words for the supervisor: a letter for the kind, then the value.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -17,14 +17,14 @@ const WRITE: u8 = b'w';
 
 const ADD: u8 = b'a';
 
-/// Without a value: reading is limited.
+/// Without a value: reading is restricted.
 const READ: u8 = b'r';
 
 const HIDE: u8 = b'h';
 
 const SHOW: u8 = b's';
 
-/// Without a value: connecting is limited.
+/// Without a value: connecting is restricted.
 const CONNECT: u8 = b'c';
 
 pub(in crate::process) fn to_words(sandbox: &Sandbox) -> Vec<OsString> {

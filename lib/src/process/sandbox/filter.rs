@@ -1,29 +1,29 @@
-//! A filter of system calls, for what neither Landlock nor bubblewrap restricts.
+//! Filters system calls that neither Landlock nor bubblewrap restricts.
 //!
-//! Always: changing how other processes run. A command that cannot signal its supervisor could still starve it by
-//! setting limits and priorities from afar. It may do all that to itself. Refused with the kernel's error for processes
-//! of other users.
+//! Always: calls that change how other processes run. A command that cannot signal its supervisor could still starve it
+//! by changing its limits and priorities. It may change its own. Refused with the kernel's error for processes of other
+//! users.
 //!
-//! Where connections are limited: Landlock only restricts TCP, so any other way to send data off the machine is
-//! refused, with Landlock's error.
+//! With restricted connections: Landlock only restricts TCP, so any other way to send data off the machine is refused,
+//! with Landlock's error.
 
 use std::fs::File;
 use std::io;
 
-/// Whether the kernel takes filters from this process.
+/// Whether the kernel accepts filters from this process.
 #[cfg(target_os = "linux")]
 pub(super) fn available() -> bool {
-    // A thread of its own is filtered, and ends with it.
+    // Filters a separate thread, which ends afterwards.
     std::thread::Builder::new().spawn(|| apply(true).is_ok()).is_ok_and(|tried| tried.join().unwrap_or_default())
 }
 
-/// Filters the system calls of this thread and of all it starts. `limited`: so are its connections.
+/// Filters the system calls of this thread and its children, including connections if `limited`.
 #[cfg(target_os = "linux")]
 pub(super) fn apply(limited: bool) -> io::Result<()> {
     seccompiler::apply_filter(&linux::program(limited)?).map_err(linux::failed)
 }
 
-/// The filter as a file that is open in programs that are started, for one that sets it itself.
+/// The filter as a file that child processes inherit, for a program that applies it itself.
 #[cfg(target_os = "linux")]
 pub(super) fn file(limited: bool) -> io::Result<File> {
     use std::io::{Seek as _, Write as _};
@@ -63,15 +63,15 @@ mod linux {
         TargetArch,
     };
 
-    /// Makes a socket the one of a protocol laid over TCP, which Landlock does not take for TCP.
+    /// Turns a socket into one of a protocol on top of TCP, which Landlock does not treat as TCP.
     const TCP_ULP: i32 = 31;
-    /// The kind of a socket is in these bits, how it is opened in others.
+    /// These bits hold the kind of a socket; the others hold its flags.
     const SOCKET_KIND: i32 = 0xf;
-    /// System calls of x86 programs with short pointers have these numbers, and do the same.
+    /// The same system calls in the x32 ABI have this bit set.
     #[cfg(target_arch = "x86_64")]
     const SHORT_POINTERS: u32 = 0x4000_0000;
 
-    /// All processes of a user, for the calls that set priorities.
+    /// All processes of a user, in calls that set priorities.
     const PRIO_USER: i32 = 2;
     const IOPRIO_WHO_USER: i32 = 3;
 
@@ -79,7 +79,7 @@ mod linux {
         io::Error::other(format!("system calls cannot be filtered: {error}"))
     }
 
-    /// How many steps look at the architecture, the last of which ends a program of another one.
+    /// Number of steps that check the architecture; the last one kills a program of another architecture.
     const ARCHITECTURE: usize = 3;
 
     /// The numbers of the calls by which one process changes how another runs.
@@ -100,7 +100,7 @@ mod linux {
         ioprio_set: libc::SYS_ioprio_set,
     };
 
-    /// The same for programs of the architecture with short words that runs here as well, if there is one.
+    /// The same numbers for the 32-bit architecture that also runs here, if there is one.
     #[cfg(target_arch = "x86_64")]
     const SHORT_OTHERS: Option<Others> =
         Some(Others { prlimit: 340, setpriority: 97, sched_setscheduler: 156, sched_setattr: 351, ioprio_set: 289 });
@@ -110,19 +110,18 @@ mod linux {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     const SHORT_OTHERS: Option<Others> = None;
 
-    /// Refuses what is listed and lets everything else pass. Where connections are limited, programs of another
-    /// architecture than this one are ended: their calls have other numbers, and one that gets nothing but errors may not
-    /// even end by itself.
+    /// Refuses the listed calls and allows all others. With restricted connections, programs of another architecture
+    /// are killed: their calls have other numbers, and a program that gets nothing but errors may not even exit.
     pub(super) fn program(limited: bool) -> io::Result<BpfProgram> {
         let mut program = compile(of_others(OTHERS), libc::EPERM)?;
         #[cfg(target_arch = "x86_64")]
         refuse_short_pointers(&mut program);
         if limited {
-            // What was not refused goes on to the end, where the next one begins. None of its calls is in both.
+            // Calls not refused fall through to the next filter. No call is in both.
             program.pop();
             program.extend(compile(of_connections(), libc::EACCES)?);
         } else if let Some(others) = SHORT_OTHERS {
-            // Instead of being ended, another architecture has its own steps behind all these.
+            // Another architecture is not killed, but jumps to its own steps after these.
             let away = u32::try_from(program.len() - ARCHITECTURE).map_err(failed)?;
             program[ARCHITECTURE - 1] = step(libc::BPF_JMP | libc::BPF_JA, 0, away);
             program.extend(compile(of_others(others), libc::EPERM)?.split_off(ARCHITECTURE));
@@ -145,7 +144,7 @@ mod linux {
         seccompiler::sock_filter { code: code as u16, jt: 0, jf, k }
     }
 
-    /// Lets the program first refuse what programs with short pointers call.
+    /// Makes the program first refuse calls of the x32 ABI.
     #[cfg(target_arch = "x86_64")]
     fn refuse_short_pointers(program: &mut BpfProgram) {
         let number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
@@ -167,35 +166,35 @@ mod linux {
         SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// The calls that change how another process runs: where they name one, or all of a user's. Which threads are its own
-    /// no filter can know, so what programs do to those, and what costs others little, stays: to choose processors. What
-    /// reaches into the memory or the descriptors of another is kept from those outside as debugging is.
+    /// The calls that change how another process runs, if they name one or all of a user's. A filter cannot know a
+    /// process's own threads, so calls that programs use on those and that hardly affect others stay allowed, such as
+    /// choosing processors. Access to the memory or descriptors of outside processes is prevented like debugging.
     fn of_others(calls: Others) -> Calls {
-        // To read limits is no harm. The new ones are behind a pointer, which is as wide as the machine has it.
+        // Reading limits is harmless. The new limits are behind a pointer, as wide as the machine's.
         let given = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
-        // A kind of processes, and which of that kind; none is the own.
+        // The kind of processes, and which of that kind; zero is the caller.
         let kinds = |user: i32| Ok(vec![rule(vec![is_not(1, 0)])?, rule(vec![is(0, user)])?]);
         Ok(BTreeMap::from([
             (calls.prlimit, vec![rule(vec![is_not(0, 0), given])?]),
             (calls.setpriority, kinds(PRIO_USER)?),
             (calls.ioprio_set, kinds(IOPRIO_WHO_USER)?),
-            // Nobody is raised without privileges. A thread that is given the usual way is none that starves.
+            // Priorities cannot be raised without privileges. A thread set to the normal policy does not starve.
             (calls.sched_setscheduler, vec![rule(vec![is_not(0, 0), is_not(1, libc::SCHED_OTHER)])?]),
             (calls.sched_setattr, vec![rule(vec![is_not(0, 0)])?]),
         ]))
     }
 
-    /// The calls by which connections are made past the limits, each with the arguments that make it so.
+    /// The calls that make connections past the limits, each with the arguments that do so.
     fn of_connections() -> Calls {
         let has = |argument: u8, bits: i32| condition(argument, SeccompCmpOp::MaskedEq(bits as u64), bits);
         let lacks = |argument: u8, bits: i32| condition(argument, SeccompCmpOp::MaskedEq(bits as u64), 0);
-        // Of the families that leave the machine only these two, and of them TCP alone. The others that stay speak to
-        // processes here and to the kernel.
+        // Of the families that leave the machine, only these two, and only TCP. The other two talk to local processes
+        // and to the kernel.
         let kept = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_INET, libc::AF_INET6];
         let mut socket = vec![rule(kept.map(|family| is_not(0, family)).into())?];
         for family in [libc::AF_INET, libc::AF_INET6] {
             socket.push(rule(vec![is(0, family), is_not(2, 0), is_not(2, libc::IPPROTO_TCP)])?);
-            // Any kind but a stream, bit by bit.
+            // Any kind except a stream, bit by bit.
             socket.push(rule(vec![is(0, family), lacks(1, libc::SOCK_STREAM)])?);
             for bit in (0..4).map(|bit| 1 << bit).filter(|bit| SOCKET_KIND & !libc::SOCK_STREAM & bit != 0) {
                 socket.push(rule(vec![is(0, family), has(1, bit)])?);
@@ -212,14 +211,14 @@ mod linux {
             (libc::SYS_sendmsg, sends(2)?),
             (libc::SYS_sendmmsg, sends(3)?),
             (libc::SYS_setsockopt, option),
-            // What is asked for through a ring is seen by no filter.
+            // No filter sees requests made through io_uring.
             (libc::SYS_io_uring_setup, Vec::new()),
         ]))
     }
 
     type SyscallCondition = Result<SeccompCondition, seccompiler::BackendError>;
 
-    /// The kernel takes these arguments as 32 bits, whatever the others are.
+    /// The kernel reads these arguments as 32 bits, whatever the upper bits are.
     fn condition(argument: u8, operator: SeccompCmpOp, value: i32) -> SyscallCondition {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
     }
@@ -236,7 +235,7 @@ mod tests {
     const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     const NO_WAY_OUT: u32 = libc::SECCOMP_RET_ERRNO | libc::EACCES as u32;
 
-    /// What the kernel would answer to a call.
+    /// The kernel's answer to a call.
     fn answer(limited: bool, arch: u32, call: u32, arguments: &[u64]) -> u32 {
         let program = linux::program(limited).unwrap();
         let mut data = [call.to_le_bytes(), arch.to_le_bytes(), [0; 4], [0; 4]].concat();
@@ -263,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_process_changes_how_it_runs_itself_and_nobody_else() {
-        // The numbers of a call here and with short words.
+        // The numbers of a call, native and 32-bit.
         let (prlimit, setpriority, scheduler) = ((302, 340), (141, 97), (144, 156));
         let (attributes, ioprio, unlisted) = ((314, 351), (251, 289), (39, 20));
         let table: [((u32, u32), &[u64], u32); 16] = [

@@ -1,8 +1,8 @@
-//! Hidden paths: unreadable though everything around them is readable.
+//! Hidden paths: unreadable although everything around them is readable.
 
 use std::path::{Path, PathBuf};
 
-/// Where paths lead, as far as they are there: what comes to be there later is hidden as well.
+/// Resolves paths as far as they exist: files that appear later are hidden as well.
 pub(super) fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
     let real = paths.iter().filter(|path| path.is_absolute()).map(|path| {
         let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
@@ -17,19 +17,19 @@ pub(super) fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
     real.collect()
 }
 
-/// How a path lies to what is hidden.
+/// The relation of a path to the hidden ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HiddenRelation {
-    /// It is hidden itself.
+    /// It is hidden.
     In,
-    /// Something in it is hidden.
+    /// It contains a hidden path.
     Around,
-    /// Nothing of it is hidden.
+    /// It contains no hidden path.
     Beside,
 }
 
 impl HiddenRelation {
-    /// Both without links on the way.
+    /// Both must be resolved, without links.
     pub fn of(path: &Path, hidden: &[PathBuf]) -> Self {
         match () {
             () if hidden.iter().any(|hidden| path.starts_with(hidden)) => Self::In,

@@ -1,4 +1,4 @@
-//! Enforcing bounds with Landlock, for a thread and everything it starts.
+//! Enforces a sandbox with Landlock, for a thread and its children.
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use std::process::{Child, Command};
 
 use super::bounds::{NotStarted, Sandbox};
 
-/// The version of the kernel's Landlock, if it is there and switched on.
+/// The version of the kernel's Landlock, if it is present and enabled.
 #[cfg(target_os = "linux")]
 pub(super) fn abi() -> Option<u32> {
     use landlock::{ABI, RestrictSelf};
-    // Nothing is asked for, so nothing is restricted.
+    // Nothing is requested, so nothing is restricted.
     let status = RestrictSelf::default().no_new_privs(false).apply().ok()?;
     let abi = ABI::from(status.landlock);
     (abi != ABI::Unsupported).then_some(abi as u32)
@@ -28,7 +28,7 @@ pub(super) fn abi() -> Option<u32> {
     None
 }
 
-/// Starts a command in a thread that is bound, and ends with it; this one stays free.
+/// Starts a command in a restricted thread that then ends; the current thread stays unrestricted.
 pub(super) fn spawn(
     sandbox: &Sandbox,
     abi: u32,
@@ -51,7 +51,7 @@ pub(super) fn spawn(
     })
 }
 
-/// Binds this thread.
+/// Restricts this thread.
 #[cfg(target_os = "linux")]
 fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     use landlock::{
@@ -64,18 +64,18 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
-    // Later versions know rights to talk to sockets.
+    // Later versions have rights for sockets.
     let writing = AccessFs::from_write(version.min(ABI::V5));
     let hidden = hide::real(&sandbox.hide);
-    // Directories can be listed where all can be read but what is hidden: there is no right to list one and not those in
-    // it, and programs look into every directory above their own.
+    // With hidden paths but otherwise unrestricted reading, directories stay listable: there is no right to list a
+    // directory but not its subdirectories, and programs list every directory above their own.
     let reading = match &sandbox.read {
         Some(_) => AccessFs::from_read(version),
         None if hidden.is_empty() => Default::default(),
         None => make_bitflags!(AccessFs::{ReadFile}),
     };
     let content = reading & make_bitflags!(AccessFs::{ReadFile});
-    // Who could make devices could write to the disk below the files.
+    // Creating devices would allow writing to the disk below the files.
     let write = reading | (writing & !make_bitflags!(AccessFs::{MakeBlock | MakeChar}));
     let adding = reading | make_bitflags!(AccessFs::{WriteFile | MakeReg});
     let add = |ruleset: &mut RulesetCreated, file: OwnedFd, rights: BitFlags<AccessFs>| {
@@ -133,8 +133,8 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     }
 }
 
-/// Gives all of a directory that lies beside what is hidden in it, none of it by a link: what a link leads to has a place
-/// of its own. What nobody can look for is not given, and so not to be read.
+/// Grants everything in a directory except the hidden paths, without following links, whose targets have their own
+/// location. Directories that cannot be listed are not granted, and so not readable.
 #[cfg(target_os = "linux")]
 fn beside(root: &Path, hidden: &[PathBuf], give: &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()> {
     use rustix::fs::{Mode, OFlags, open};
@@ -150,13 +150,13 @@ fn beside(root: &Path, hidden: &[PathBuf], give: &mut dyn FnMut(OwnedFd) -> io::
     }
 }
 
-/// The same for a file, or a directory in which these paths are hidden.
+/// Like [`beside`], for a file or a directory that contains these hidden paths.
 #[cfg(target_os = "linux")]
 fn walk(file: OwnedFd, hidden: &[&Path], give: &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()> {
     use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
     use rustix::io::Errno;
 
-    // A disk that has gone away is in nobody's way.
+    // A disk that has gone away does not matter.
     let Ok(stat) = fstat(&file) else { return Ok(()) };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => return Ok(()),
@@ -169,7 +169,7 @@ fn walk(file: OwnedFd, hidden: &[&Path], give: &mut dyn FnMut(OwnedFd) -> io::Re
         let Some(first) = parts.next() else { continue };
         leading.entry(first.as_os_str()).or_default().push(parts.as_path());
     }
-    // Who may go through and not look around knows at least where it goes.
+    // In a directory that may be entered but not listed, at least the needed names are known.
     let names = names_in(&file).unwrap_or_else(|_| leading.keys().map(|name| (*name).to_owned()).collect());
     for name in names {
         let below = leading.get(name.as_os_str()).map(Vec::as_slice).unwrap_or_default();
@@ -179,7 +179,7 @@ fn walk(file: OwnedFd, hidden: &[&Path], give: &mut dyn FnMut(OwnedFd) -> io::Re
         match openat(&file, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
             Ok(entry) => walk(entry, below, give)?,
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(error.into()),
-            // It has gone meanwhile, or is not for this user.
+            // It is gone by now, or not accessible to this user.
             Err(_) => {}
         }
     }
@@ -198,18 +198,18 @@ fn names_in(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names.filter(|name| *name != "." && *name != "..").map(OsStr::to_owned).collect())
 }
 
-/// The directories single objects lie in, by the first byte of their ids, made where they are missing. Beside them lies
-/// what git believes of all objects: packs, their indices, and where else there are objects.
+/// The directories of loose objects, by the first byte of their ids, created if missing. Their siblings are what git
+/// trusts about all objects: packs, their indexes, and alternates.
 #[cfg(target_os = "linux")]
 fn fans(objects: &Path) -> io::Result<Vec<OwnedFd>> {
     use rustix::fs::{AtFlags, Mode, OFlags, chmodat, fstat, mkdirat, open, openat};
     use rustix::io::Errno;
 
     const FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-    // How often git may remove one, as it does with those that are empty, before it can be opened.
+    // How often git may remove an empty one before it can be opened.
     const TRIES: usize = 100;
     let objects = open(objects, FLAGS, Mode::empty())?;
-    // Those who share the repository share these as well.
+    // Users who share the repository share these as well.
     let mode = Mode::from_raw_mode(fstat(&objects)?.st_mode);
     let fan = |first: u8| {
         let name = format!("{first:02x}");

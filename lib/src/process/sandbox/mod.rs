@@ -1,9 +1,9 @@
-//! What a command may touch: the files it may write and read, and where it may connect to. Everything it starts is
-//! bound by the same, and nothing it does lifts it.
+//! What a command may touch: the files it may write and read, and where it may connect to. The same applies to
+//! everything it starts, and nothing it does lifts it.
 //!
-//! The supervisor sets the bounds and is not bound itself: by Landlock, where the kernel has it, in the thread that
-//! starts the command, which costs no further process; else by bubblewrap, a program of its own. A filter of system calls
-//! refuses what neither looks at.
+//! The supervisor applies the sandbox and is not in it: with Landlock, if the kernel has it, in the thread that starts
+//! the command, which needs no further process; otherwise with bubblewrap, a separate program. A filter of system calls
+//! refuses what neither covers.
 
 mod bounds;
 mod bubblewrap;

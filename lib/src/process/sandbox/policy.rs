@@ -1,4 +1,4 @@
-//! Choosing a sandbox from the settings and the means of the system.
+//! Chooses a sandbox from the settings and the features of the system.
 
 use std::path::{Path, PathBuf};
 
@@ -6,55 +6,55 @@ use super::bounds::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, 
 use super::{bubblewrap, caches};
 use crate::config::{self, Environment, HideFrom, Network, SandboxMode};
 
-/// What the system needs to be read where reading is limited.
+/// System directories that must be readable if reading is restricted.
 const SYSTEM: [&str; 14] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/run", "/sbin", "/sys",
     "/usr",
 ];
 
-/// Whether and how commands are bound.
+/// Whether and how commands are sandboxed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SandboxChoice {
-    /// Not, as the settings say.
+    /// Disabled by the settings.
     Off,
-    /// Not, as nothing is there that could; this is what is missing.
+    /// Unavailable; the missing feature.
     Nothing(String),
-    /// By this policy.
+    /// Enabled with this policy.
     On(SandboxPolicy),
 }
 
-/// Bounds are required and cannot be set.
+/// A sandbox is required and cannot be enforced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`sandbox.mode` is `required`, but {0}")]
 pub struct SandboxUnavailable(String);
 
-/// The bounds of all commands of a run, but for where each works.
+/// The sandbox of all commands of a run, except for their working directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxPolicy {
     by: Availability,
     write: Vec<PathBuf>,
-    /// Where the links of `write` lead.
+    /// The targets of links in `write`.
     leading_to: Vec<PathBuf>,
     read: Option<Vec<PathBuf>>,
     hide: Vec<PathBuf>,
     hide_from: HideFrom,
     network: Network,
-    /// Variables of caches that are not shared, and names for them.
+    /// The variables of unshared caches, and names for them.
     own_caches: Vec<(&'static str, &'static str)>,
 }
 
 /// Where a command works.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxScope<'a> {
-    /// The worktrees, with what their repositories keep of them alone.
+    /// The worktrees, with their private parts of the repositories.
     pub worktrees: &'a [&'a Path],
-    /// The repositories' own directories, of which only objects can be added to.
+    /// The git directories of the repositories, in which only objects can be added.
     pub repositories: &'a [&'a Path],
-    /// What else is its own: temporary files, the place of its outcome.
+    /// Its other directories: temporary files, the place of its outcome.
     pub own: &'a [PathBuf],
 }
 
-/// Decides how commands are bound. Bubblewrap is only tried where Landlock does not suffice.
+/// Decides how to sandbox commands. Bubblewrap is only tried if Landlock is not sufficient.
 pub fn choose(
     settings: &config::SandboxSettings,
     environment: &Environment,
@@ -82,7 +82,7 @@ pub fn choose(
     Ok(SandboxChoice::On(policy))
 }
 
-/// The user's settings of git, without which it does nothing at all.
+/// The user's git configuration, without which git does not run at all.
 fn git_settings(environment: &Environment) -> impl Iterator<Item = PathBuf> {
     let home = environment.get_os("HOME").map(PathBuf::from);
     let config = environment.get_os("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -90,7 +90,7 @@ fn git_settings(environment: &Environment) -> impl Iterator<Item = PathBuf> {
     home.map(|home| home.join(".gitconfig")).into_iter().chain(config.map(|config| config.join("git")))
 }
 
-/// What can be used, and why bubblewrap cannot.
+/// The usable features, and why bubblewrap is not one of them.
 fn usable(available: Availability) -> (Availability, Option<String>) {
     match &available.bubblewrap {
         Some(program) if available.abi() < CONNECTS => match bubblewrap::works(program) {
@@ -101,7 +101,7 @@ fn usable(available: Availability) -> (Availability, Option<String>) {
     }
 }
 
-/// What is missing for files outside to be safe.
+/// What is missing to protect files outside.
 fn missing(by: &Availability, unusable: Option<&str>) -> Option<String> {
     if by.abi() >= TRUNCATES || by.bubblewrap.is_some() {
         return None;
@@ -116,7 +116,7 @@ fn missing(by: &Availability, unusable: Option<&str>) -> Option<String> {
     })
 }
 
-/// Where links lead; bounds are set by that.
+/// Resolves links, because the sandbox works on resolved paths.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -138,13 +138,13 @@ impl SandboxPolicy {
         Self { by, write, leading_to, read, hide, hide_from, network, own_caches }
     }
 
-    /// The variables that lead package managers to caches in a directory of a command's own, where the user's cannot be
-    /// written.
+    /// The variables that point package managers to caches in a command's own directory, if the user's are not
+    /// writable.
     pub fn own_caches(&self, dir: &Path) -> impl Iterator<Item = (&'static str, PathBuf)> {
         self.own_caches.iter().map(move |(variable, name)| (*variable, dir.join(name)))
     }
 
-    /// The bounds of an agent that works at this place. What it may connect to is for the agent to widen: it knows how
+    /// The sandbox of an agent that works in this scope. The agent itself widens its connections, because it knows how
     /// it reaches its model.
     pub fn of_agent(&self, place: SandboxScope<'_>) -> Sandbox {
         let connect = match self.network {
@@ -154,7 +154,8 @@ impl SandboxPolicy {
         Sandbox { connect, hide: self.hide.clone(), ..self.of_command(place) }
     }
 
-    /// The bounds of a tool, a test or a setup command that works at this place. Its network is open: it was agreed to.
+    /// The sandbox of a tool, a test or a setup command that works in this scope. Its network is open, because the
+    /// command was approved.
     pub fn of_command(&self, place: SandboxScope<'_>) -> Sandbox {
         let SandboxScope { worktrees, repositories, own } = place;
         let write = worktrees.iter().map(|dir| dir.to_path_buf());
@@ -168,14 +169,14 @@ impl SandboxPolicy {
         Sandbox { by: self.by.clone(), write, add, read: self.read.clone(), hide, show, connect: Connect::Anywhere }
     }
 
-    /// Whether nothing that is bound can change what lies in a directory, wherever else it works.
+    /// Whether no sandboxed command can change a directory, wherever else it works.
     pub fn keeps_out_of(&self, dir: &Path) -> bool {
         let is_whole = self.by.abi() >= TRUNCATES || self.by.bubblewrap.is_some();
         let dir = real(dir);
         is_whole && !self.leading_to.iter().any(|open| open.starts_with(&dir) || dir.starts_with(open))
     }
 
-    /// Whether agents can be kept to their model.
+    /// Whether agents can be restricted to their model.
     fn limits_agents(&self) -> bool {
         match self.network {
             Network::Open => true,
@@ -183,7 +184,7 @@ impl SandboxPolicy {
         }
     }
 
-    /// What protects a run, in a short line. `alone`: some agent speaks to its model by itself, without pleach in between.
+    /// The protection of a run in a short line. `alone`: some agent calls its model itself, not through pleach.
     pub fn in_words(&self, alone: bool) -> String {
         let wall = match self.by.wall(&Connect::Anywhere) {
             Some(Wall::Bubblewrap(_)) => "bubblewrap",

@@ -1,11 +1,11 @@
-//! Capabilities root keeps within bounds. Bounds restrict files and connections, and some capabilities bypass them:
-//! reading the memory of processes outside, typing on terminals, raw network access. Only those needed to work on files
-//! and to switch users are kept, as in a container.
+//! Capabilities that root keeps in a sandbox. A sandbox restricts files and connections, and some capabilities bypass
+//! it: reading the memory of outside processes, typing on terminals, raw network access. Only those needed to work on
+//! files and to switch users are kept, as in a container.
 
 #[cfg(target_os = "linux")]
 use rustix::thread::CapabilitySet;
 
-/// What stays, with the names bubblewrap has for it.
+/// The kept capabilities, with their bubblewrap names.
 #[cfg(target_os = "linux")]
 const KEPT: [(CapabilitySet, &str); 8] = [
     (CapabilitySet::CHOWN, "CAP_CHOWN"),
@@ -18,7 +18,7 @@ const KEPT: [(CapabilitySet, &str); 8] = [
     (CapabilitySet::SETUID, "CAP_SETUID"),
 ];
 
-/// Gives up all other privileges of this thread, for it and for all it starts.
+/// Drops all other capabilities of this thread and its children.
 #[cfg(target_os = "linux")]
 pub(super) fn give_up() -> std::io::Result<()> {
     use rustix::io::Errno;
@@ -29,12 +29,12 @@ pub(super) fn give_up() -> std::io::Result<()> {
 
     let has = capabilities(None)?;
     let kept = KEPT.iter().fold(CapabilitySet::empty(), |all, (one, _)| all | *one);
-    // Who may not do this has nothing to gain either: a bound thread never gets new privileges.
+    // A thread that may not do this has nothing to gain either: a sandboxed thread never gets new privileges.
     if has.effective.contains(CapabilitySet::SETPCAP) {
         let each = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
         for capability in each.filter(|capability| !kept.contains(*capability)) {
             match remove_capability_from_bounding_set(capability) {
-                // The kernel knows no more of them.
+                // The kernel has no further capabilities.
                 Err(Errno::INVAL) => break,
                 removed => removed?,
             }
@@ -49,7 +49,7 @@ pub(super) fn give_up() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What stays of what this process has, by name; none where there is nothing to give up.
+/// The kept capabilities of this process by name; `None` if there is nothing to drop.
 #[cfg(target_os = "linux")]
 pub(super) fn kept() -> Option<Vec<&'static str>> {
     let has = rustix::thread::capabilities(None).ok()?.permitted;

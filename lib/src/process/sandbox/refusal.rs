@@ -1,4 +1,4 @@
-//! Finding out from a command's output what its sandbox refused: the system itself only says "Permission denied".
+//! Finds in a command's output what its sandbox refused: the system itself only says "Permission denied".
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -9,30 +9,30 @@ use super::bounds::{DEVICES, Sandbox};
 use super::hide::{self, HiddenRelation};
 use crate::text::listed;
 
-/// How a system, or a runtime, says that something may not be written.
+/// How a system or a runtime reports that a path is not writable.
 const DENIALS: [&str; 4] = ["permission denied", "read-only file system", "eacces", "erofs"];
 
-/// So many lines before a denial may have its path.
+/// How many lines before a denial may hold its path.
 const LINES_BEFORE: usize = 3;
 
-/// So many denials are looked at.
+/// Number of denials examined.
 const MOST_DENIALS: usize = 100;
 
-/// So many paths a message names.
+/// Number of paths a message names.
 const NAMED: usize = 3;
 
-/// Paths a command was refused though its user could write there.
+/// Paths refused to a command although its user can write them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// What was to be written, and what has to be open for that.
+    /// The path, and the directory that would have to be writable.
     paths: BTreeSet<(PathBuf, PathBuf)>,
-    /// The same in the git directory of the repository, with its hooks and settings: nobody is to open that.
+    /// Paths in the git directory of the repository, with its hooks and settings, which nobody should make writable.
     of_git: BTreeSet<PathBuf>,
-    /// What is hidden, and was not given.
+    /// Hidden paths.
     hidden: BTreeSet<PathBuf>,
 }
 
-/// What these bounds have refused a command that worked in `cwd` and printed `text`.
+/// What this sandbox refused to a command that ran in `cwd` and printed `text`.
 pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refusals {
     let mut refused = Refusals::default();
     let hidden = hide::real(&sandbox.hide);
@@ -50,7 +50,7 @@ pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refusals {
             refused.hidden.insert(path);
             continue;
         }
-        // What the user may not write either, no sandbox has refused.
+        // If the user cannot write it either, it was not the sandbox that refused.
         if !is_open && access(&real, Access::WRITE_OK).is_ok() {
             match is_of_git(sandbox, &real) || is_of_git(sandbox, &path) {
                 true => drop(refused.of_git.insert(path)),
@@ -61,7 +61,7 @@ pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refusals {
     refused
 }
 
-/// Whether a path is that of a repository to whose objects may be added, or lies in it.
+/// Whether a path is, or is in, a git directory to which objects may be added.
 fn is_of_git(sandbox: &Sandbox, path: &Path) -> bool {
     let repositories = sandbox.add.iter().filter_map(|objects| objects.parent());
     repositories
@@ -70,19 +70,19 @@ fn is_of_git(sandbox: &Sandbox, path: &Path) -> bool {
 }
 
 impl Refusals {
-    /// Takes in what else was refused.
+    /// Adds further refusals.
     pub fn extend(&mut self, other: Self) {
         self.paths.extend(other.paths);
         self.of_git.extend(other.of_git);
         self.hidden.extend(other.hidden);
     }
 
-    /// The same where all went well: git does without what it was refused then.
+    /// The refusals of a successful command: git worked despite those in its directory.
     pub fn of_success(self) -> Self {
         Self { of_git: BTreeSet::new(), ..self }
     }
 
-    /// What was refused, and what to do about it; none where nothing was.
+    /// What was refused and how to fix it; `None` if nothing was.
     pub fn in_words(&self) -> Option<String> {
         let quoted = |path: &PathBuf| format!("`{}`", path.display());
         let hidden = (!self.hidden.is_empty()).then(|| {
@@ -106,7 +106,7 @@ impl Refusals {
     }
 }
 
-/// The paths that a text says were denied, as they stand there.
+/// The paths that a text reports as denied, verbatim.
 fn denied(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let is_denial = |line: &str| {
@@ -118,14 +118,14 @@ fn denied(text: &str) -> Vec<String> {
         let own = paths_in(line);
         let before = lines[index.saturating_sub(LINES_BEFORE)..index].iter().rev();
         let mut near = before.map(|line| paths_in(line)).filter(|paths| !paths.is_empty());
-        // A line that names something is about that, though it lies inside.
+        // A line that names a path is about that path, even one inside the directory.
         if own.is_empty() && !line.contains('/') { near.next().unwrap_or_default() } else { own }
     });
     paths.collect()
 }
 
-/// The paths in a line that lead out of the directory it was printed in: in quotation marks, else up to a colon, else
-/// words.
+/// The paths in a line that lead out of the working directory: in quotation marks, otherwise up to a colon, otherwise
+/// single words.
 fn paths_in(line: &str) -> Vec<String> {
     let leads_out = |text: &str| (text.starts_with('/') && text.len() > 1) || text.starts_with("../");
     let quotes = [('\'', '\''), ('"', '"'), ('`', '`'), ('\u{2018}', '\u{2019}')];
@@ -142,7 +142,7 @@ fn paths_in(line: &str) -> Vec<String> {
     if !quoted.is_empty() {
         return quoted;
     }
-    // The first names who says it, but where it stands right before the denial.
+    // The first part names the program, unless it is right before the denial.
     let says_who = usize::from(line.matches(": ").count() > 1);
     let parts = line.split(": ").skip(says_who).filter_map(|part| {
         let at = part.match_indices(['/', '.']).map(|(at, _)| at);
@@ -151,7 +151,7 @@ fn paths_in(line: &str) -> Vec<String> {
         Some(part[at..].trim_end_matches([',', ';', ':', '.', ')']).trim_end().to_owned())
     });
     let parts: Vec<String> = parts.collect();
-    // A sentence goes on behind its path; a name may hold spaces.
+    // A sentence may continue after its path; a name may contain spaces.
     let first = |part: &String| part.split_whitespace().next().map(str::to_owned).filter(|first| first != part);
     parts.iter().cloned().chain(parts.iter().filter_map(first)).collect()
 }

@@ -1,4 +1,4 @@
-//! Starting a command within its bounds.
+//! Starts a command in its sandbox.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,12 +7,12 @@ use std::process::{Child, Command};
 use super::bounds::{Availability, DEVICES, NotStarted, Sandbox, Wall};
 use super::{bubblewrap, filter, landlock, privileges, trusted_paths};
 
-/// What there is on this machine.
+/// The features of this machine.
 pub fn available() -> Availability {
     Availability { landlock_abi: landlock::abi(), bubblewrap: bubblewrap::find(), filters: filter::available() }
 }
 
-/// Starts a command within bounds. `prepare` makes the process of a program and its arguments.
+/// Starts a command in a sandbox. `prepare` builds the process from a program and its arguments.
 pub(in crate::process) fn spawn(
     sandbox: &Sandbox,
     argv: &[OsString],
@@ -21,9 +21,9 @@ pub(in crate::process) fn spawn(
     match sandbox.by.wall(&sandbox.connect) {
         Some(Wall::Landlock(abi)) => landlock::spawn(&trusted_paths::only(sandbox, &DEVICES), abi, || prepare(argv)),
         Some(Wall::Bubblewrap(program)) => {
-            // It makes devices of its own.
+            // bubblewrap creates its own devices.
             let sandbox = &trusted_paths::only(sandbox, &[]);
-            // It sets the filter itself, as it must make namespaces before.
+            // It applies the filter itself, because it must create namespaces before.
             let filter = sandbox.by.filters.then(|| filter::file(sandbox.limits_connections())).transpose();
             let filter = filter.map_err(NotStarted::Unbound)?;
             let masks = bubblewrap::masks(&sandbox.hide);

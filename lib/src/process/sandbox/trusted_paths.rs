@@ -1,8 +1,8 @@
-//! Which paths of the bounds can be trusted. The supervisor opens them and is not bound itself, so no path may go
-//! through a directory where a bound command, of this run or an earlier one, could have planted a link: the bounds
-//! would extend to its target.
+//! Which paths of a sandbox can be trusted. The supervisor opens them without being restricted itself, so no path may
+//! go through a directory where a sandboxed command, of this run or an earlier one, could have planted a link: the
+//! sandbox would extend to its target.
 //!
-//! Links of the user above such directories are followed. What is inside a writable directory needs no rule of its own.
+//! Links of the user above such directories are followed. Paths inside a writable directory need no rule of their own.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -10,20 +10,20 @@ use std::path::{Component, Path, PathBuf};
 
 use super::bounds::Sandbox;
 
-/// How many links lead to a place before it is one nobody comes to, as on Linux.
+/// The maximum number of links in a path, as on Linux.
 const LINKS: usize = 40;
 
-/// How a path leads to what it names, as the system goes.
+/// How the system resolves a path.
 #[derive(Debug)]
 struct ResolvedPath {
-    /// The directories in which a name is looked up, and whether a link was there.
+    /// The directories in which a name is looked up, and whether it was a link.
     looks: Vec<(PathBuf, bool)>,
-    /// What it leads to, without a link on the way.
+    /// The resolved path, without links.
     end: PathBuf,
 }
 
 impl ResolvedPath {
-    /// None where there is nothing at the end.
+    /// `None` if the path does not exist.
     fn of(path: &Path) -> Option<Self> {
         let names = |path: &Path| -> Vec<OsString> {
             let kept = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
@@ -54,26 +54,27 @@ impl ResolvedPath {
         Some(way)
     }
 
-    /// Whether something is looked up in one of these places, or below.
+    /// Whether a name is looked up in or below one of these places.
     fn enters<'a>(&self, mut places: impl Iterator<Item = &'a PathBuf>) -> bool {
         places.any(|place| self.looks.iter().any(|(dir, _)| dir.starts_with(place)))
     }
 
-    /// Whether a link was in one of these places, or below.
+    /// Whether a link was in or below one of these places.
     fn is_led_in<'a>(&self, mut places: impl Iterator<Item = &'a PathBuf>) -> bool {
         places.any(|place| self.looks.iter().any(|(dir, is_link)| *is_link && dir.starts_with(place)))
     }
 }
 
-/// The same bounds with those paths only that exist and that nothing bound can have a say in. `open` can be written in
-/// any case.
+/// The sandbox with only those paths that exist and that no sandboxed command can influence. `open` paths are always
+/// writable.
 pub(super) fn only(sandbox: &Sandbox, open: &[&str]) -> Sandbox {
     let absolute = |path: &&PathBuf| path.is_absolute();
     let ways: Vec<(PathBuf, ResolvedPath)> = (sandbox.write.iter().filter(absolute))
         .filter_map(|path| Some((path.clone(), ResolvedPath::of(path)?)))
         .collect();
     let open: Vec<PathBuf> = open.iter().filter_map(|path| Some(ResolvedPath::of(Path::new(path))?.end)).collect();
-    // A link in a place another path leads to, whatever that path is worth: whoever writes there could have laid it.
+    // A link in a place that another path leads to is not trusted, whatever that path is: whoever can write there could
+    // have planted it.
     let others = |at: usize| {
         let others = ways.iter().enumerate().filter(move |(other, _)| *other != at);
         others.map(|(_, (_, way))| &way.end).chain(&open)
