@@ -1,4 +1,4 @@
-//! Short helper programs, run to their end.
+//! Runs short helper programs to completion.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,8 +17,8 @@ use super::exit::Exit;
 use super::stdio::Stdin;
 use crate::config::Environment;
 
-/// A helper program for [`run_blocking`]. It inherits the environment with its credentials, unless it is given one, without
-/// the variables that locate a repository, and speaks English (`LC_ALL=C`).
+/// A helper program for [`run_blocking`]. It inherits the environment with its credentials, unless `environment` is
+/// given, but without the variables that locate a repository, and runs with `LC_ALL=C`.
 #[derive(Debug, Clone, Default)]
 pub struct Blocking {
     /// The program.
@@ -27,28 +27,28 @@ pub struct Blocking {
     pub args: Vec<OsString>,
     /// The directory to run in.
     pub cwd: PathBuf,
-    /// The environment, in place of the one it would inherit.
+    /// The environment, instead of the inherited one.
     pub environment: Option<Environment>,
     /// Variables to set (`Some`) or to remove (`None`).
     pub env: Vec<(OsString, Option<OsString>)>,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: Stdin,
-    /// How long it may take before it is killed with all it has started; none if it is never killed.
+    /// The time after which it is killed with everything it started; `None` if it is never killed.
     pub limit: Option<Duration>,
-    /// What it keeps open to its end, also where this process is killed: a lock, as its standard input.
+    /// A lock that it holds to its end as its standard input, even if this process is killed.
     pub keeps: Option<Arc<File>>,
-    /// A [`sink`] for its standard error that somebody looks into meanwhile.
+    /// A [`sink`] for its standard error that the caller reads meanwhile.
     pub stderr: Option<Arc<File>>,
 }
 
-/// What became of a helper program.
+/// The result of a helper program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockingOutput {
     /// How it ended: by itself or by a signal.
     pub exit: Exit,
-    /// All it wrote to standard output.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// All it wrote to standard error.
+    /// Its standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -64,8 +64,8 @@ impl BlockingOutput {
     }
 }
 
-/// Runs a helper program to its end and returns all its output. It is never killed unless it has a limit, and in its own
-/// process group a Ctrl-C at the terminal does not hit it: what it has begun in a repository it finishes, also where this
+/// Runs a helper program to completion and returns all its output. It is never killed unless it has a limit, and a
+/// Ctrl-C at the terminal does not reach its own process group: it finishes its changes to a repository even if this
 /// process is killed meanwhile.
 pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     let Blocking { program, cwd, .. } = command;
@@ -89,14 +89,15 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
         if let (Some(limit), Some(group)) = (command.limit, group) {
             scope.spawn(move || {
                 if waited.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    // It may have ended in this very moment.
+                    // It may have just ended.
                     let _ = kill_process_group(group, Signal::KILL);
                 }
             });
         }
         let fed = pipe.map_or(Ok(()), |pipe| feed(pipe, &command.stdin));
         if let (Some(_), Some(group)) = (command.limit, group) {
-            // What it has left would go on without a limit. Looked at before it is reaped, so that the number is still its own.
+            // Processes it left would run on without a limit. Checked before it is reaped, so that the group id is
+            // still its own.
             let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             if rustix::io::retry_on_intr(|| waitid(WaitId::Pid(group), end)).is_ok() {
                 let _ = kill_process_group(group, Signal::KILL);
@@ -116,12 +117,12 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     Ok(BlockingOutput { exit, stdout: stdout?, stderr: stderr? })
 }
 
-/// A file without a name for a program to write to. A pipe would end it with this process: nobody can write to one that
-/// nobody reads, and a git that is about to change files shows how far it has come, as filters of the user's may.
+/// An unnamed file for a program to write to. A pipe would tie the program to this process: writing to a pipe without a
+/// reader fails, and git reports its progress while it changes files, as filters of the user may.
 #[cfg(target_os = "linux")]
 pub(crate) fn sink() -> io::Result<File> {
     let file = rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?;
-    // Where somebody opens it anew, as `/dev/stderr`, what comes after that still follows what is there.
+    // If the program reopens it, as `/dev/stderr`, later output is still appended.
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
     Ok(file.into())
 }
@@ -135,7 +136,7 @@ pub(crate) fn sink() -> io::Result<File> {
     Ok(file)
 }
 
-/// All that was written to a sink.
+/// All output written to a sink.
 fn written(mut file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.rewind()?;

@@ -1,4 +1,4 @@
-//! Asking running work to end, in two steps.
+//! Asks running work to end, in two steps.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ struct CancelRequest {
 pub struct Canceller(watch::Sender<CancelRequest>);
 
 impl Canceller {
-    /// Asks to begin nothing new and finish what is being written; running commands go on.
+    /// Asks to start nothing new and to finish writing; running commands continue.
     pub fn stop(&self) {
         self.raise(CancelLevel::Stop);
     }
 
-    /// Asks for the same, and not to go on later either.
+    /// Asks for the same, and for no later resume either.
     pub fn cancel(&self) {
         self.0.send_modify(|request| request.cancelled = true);
         self.stop();
@@ -49,21 +49,21 @@ impl Canceller {
     }
 }
 
-/// Tells whether work should end; cheap to clone. Without a living [`Canceller`] it stays as it is.
+/// Whether work should end; cheap to clone. Without a living [`Canceller`] it never changes.
 #[derive(Debug, Clone)]
 pub struct Cancel {
     own: watch::Receiver<CancelRequest>,
-    /// What it is a part of, and ends with.
+    /// The parent it ends with.
     above: Option<Arc<Cancel>>,
 }
 
 impl Cancel {
-    /// A pair: the one asks, the other listens.
+    /// A connected pair of sender and receiver.
     pub fn new() -> (Canceller, Self) {
         Self::within(None)
     }
 
-    /// A pair for a part of the work, which ends when that does, too.
+    /// A pair for a part of the work, which also ends with its parent.
     pub fn child(&self) -> (Canceller, Self) {
         Self::within(Some(Arc::new(self.clone())))
     }
@@ -73,22 +73,22 @@ impl Cancel {
         (Canceller(sender), Self { own, above })
     }
 
-    /// One that is never raised.
+    /// A `Cancel` that is never raised.
     pub fn never() -> Self {
         Self::new().1
     }
 
-    /// Whether a stop, or more, was asked for.
+    /// Whether a stop or more was requested.
     pub fn is_stopped(&self) -> bool {
         self.is(|request| request.level >= CancelLevel::Stop)
     }
 
-    /// Whether a kill was asked for.
+    /// Whether a kill was requested.
     pub fn is_killed(&self) -> bool {
         self.is(|request| request.level >= CancelLevel::Kill)
     }
 
-    /// Whether what is stopped is not to be taken up again.
+    /// Whether stopped work must not be resumed.
     pub fn is_cancelled(&self) -> bool {
         self.is(|request| request.cancelled)
     }
@@ -97,12 +97,12 @@ impl Cancel {
         asked(&self.own.borrow()) || self.above.as_ref().is_some_and(|above| above.is(asked))
     }
 
-    /// Waits until a stop, or more, is asked for.
+    /// Waits until a stop or more is requested.
     pub async fn stopped(&self) {
         self.reached(CancelLevel::Stop).await;
     }
 
-    /// Waits until a kill is asked for.
+    /// Waits until a kill is requested.
     pub async fn killed(&self) {
         self.reached(CancelLevel::Kill).await;
     }
@@ -112,7 +112,7 @@ impl Cancel {
             let mut own = self.own.clone();
             let own = async move {
                 if own.wait_for(|request| request.level >= wanted).await.is_err() {
-                    // Nobody is left who could ask.
+                    // No sender is left.
                     std::future::pending::<()>().await;
                 }
             };

@@ -1,28 +1,28 @@
-//! Output kept within a bound: the beginning and the end stay, the middle goes.
+//! Output within a size limit: the beginning and the end are kept, the middle is dropped.
 
 use std::collections::VecDeque;
 
 use crate::text::LONGEST_SECRET;
 
-/// What a command wrote to one stream, in bounded memory.
+/// The output of a command on one stream, in bounded memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
-    /// The kept bytes; where something was dropped, the beginning and the end side by side.
+    /// The kept bytes; if some were dropped, the beginning followed by the end.
     pub bytes: Vec<u8>,
-    /// Where in `bytes` the end begins, if something was dropped.
+    /// The index in `bytes` at which the end starts, if some were dropped.
     pub cut: usize,
-    /// How many bytes between beginning and end were dropped.
+    /// The number of dropped bytes between beginning and end.
     pub dropped: u64,
 }
 
 impl Capture {
-    /// The output as text; what is not UTF-8 is replaced, and a line tells of dropped bytes.
+    /// The output as text. Invalid UTF-8 is replaced, and a line mentions dropped bytes.
     pub fn to_text(&self) -> String {
         if self.dropped == 0 {
             return String::from_utf8_lossy(&self.bytes).into_owned();
         }
         let (head, tail) = self.bytes.split_at(self.cut);
-        // Of a word that is cut in two neither part is shown: a secret would not be known by either.
+        // Neither part of a word cut in two is shown: a secret would not be recognised by either.
         let head = &head[..head.len() - part_of_word(head.iter().rev())];
         let head = &head[..whole_characters(head)];
         let tail = &tail[part_of_word(tail.iter())..];
@@ -38,7 +38,7 @@ impl Capture {
     }
 }
 
-/// The bytes up to the first blank, or as many as a secret may have.
+/// The number of bytes up to the first whitespace, or the maximum length of a secret.
 fn part_of_word<'a>(bytes: impl Iterator<Item = &'a u8>) -> usize {
     bytes.take(LONGEST_SECRET).take_while(|byte| !byte.is_ascii_whitespace()).count()
 }
@@ -47,7 +47,7 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// How much of `bytes` is left when a character that is cut in two at the end is not counted.
+/// The length of `bytes` without a truncated character at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(&bytes[bytes.len().saturating_sub(3)..]) {
         Ok(_) => bytes.len(),
@@ -75,7 +75,7 @@ impl Keeper {
         Self { head: Vec::new(), tail: VecDeque::new(), head_limit, tail_limit: limit - head_limit, dropped: 0 }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         let (head, rest) = chunk.split_at(chunk.len().min(self.head_limit - self.head.len()));
         self.head.extend_from_slice(head);
@@ -86,7 +86,7 @@ impl Keeper {
         self.dropped += (skipped.len() + surplus) as u64;
     }
 
-    /// What was kept.
+    /// Returns the kept output.
     pub(super) fn finish(self) -> Capture {
         let mut bytes = self.head;
         let cut = bytes.len();

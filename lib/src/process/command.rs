@@ -20,30 +20,30 @@ pub struct CommandSpec {
     pub cwd: PathBuf,
     /// Variables to set (`Some`) or to remove (`None`) on top of the spawner's environment.
     pub env: Vec<(OsString, Option<OsString>)>,
-    /// What the command reads.
+    /// Its standard input.
     pub stdin: Stdin,
-    /// How long and how much.
+    /// Its limits in time and output.
     pub limits: CommandLimits,
-    /// Locked files that stay locked until everything the command started is gone, even when this process is killed.
-    /// Give one back by dropping it: unlocking it by hand would unlock it for the supervisor too.
+    /// Locked files that stay locked until everything the command started is gone, even if this process is killed.
+    /// Release one by dropping it: unlocking it explicitly would unlock it for the supervisor too.
     pub locks: Vec<Arc<File>>,
-    /// What it may touch; everything if not given.
+    /// What it may touch; everything if `None`.
     pub sandbox: Option<Arc<Sandbox>>,
-    /// Who knows signs of life of it beside its output.
+    /// Detects activity of the command other than output.
     pub signs: Option<Signs>,
 }
 
-/// Knows signs of life of a command beside its output.
+/// Detects activity of a command other than output.
 #[derive(Clone)]
 pub struct Signs(Arc<dyn Fn(Duration) -> Option<Duration> + Send + Sync>);
 
 impl Signs {
-    /// By a function that says how long ago there was a sign, if there was one in the time it is given.
+    /// From a function that returns how long ago the last activity was, if it was within the given time.
     pub fn new(within: impl Fn(Duration) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self(Arc::new(within))
     }
 
-    /// How long ago there was a sign, if there was one in the last `limit`. It may take a while to look.
+    /// How long ago the last activity was, if it was within `limit`. Checking may take a while.
     pub(super) async fn within(&self, limit: Duration) -> Option<Duration> {
         let look = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || look(limit)).await.ok().flatten()
@@ -71,13 +71,13 @@ impl CommandSpec {
         }
     }
 
-    /// A shell script, for `bash` where there is one, else for `sh`.
+    /// A shell script, for `bash` if it is installed, otherwise for `sh`.
     pub fn shell(script: &str, cwd: &Path) -> Self {
         Self::new([shell(), "-c", script], cwd)
     }
 }
 
-/// The shell scripts are run with.
+/// The shell that runs scripts.
 fn shell() -> &'static str {
     static SHELL: OnceLock<&str> = OnceLock::new();
     SHELL.get_or_init(|| {
@@ -91,7 +91,7 @@ fn shell() -> &'static str {
 pub struct CommandLimits {
     /// How long it may run.
     pub wall: Option<Duration>,
-    /// How long it may go without output, or another sign of life where somebody knows some.
+    /// How long it may go without output or other known activity.
     pub idle: Option<Duration>,
     /// How long it has between TERM and KILL.
     pub grace: Duration,
@@ -105,15 +105,15 @@ impl Default for CommandLimits {
     }
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// How it ended.
     pub exit: Exit,
-    /// What it wrote to standard output, up to its end or its killing.
+    /// Its standard output until it ended or was killed.
     pub stdout: Capture,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: Capture,
-    /// How long it took, with the ending of what it left behind.
+    /// How long it took, including the time to end its orphans.
     pub duration: Duration,
 }

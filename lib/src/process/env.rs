@@ -1,4 +1,4 @@
-//! Which variables a child inherits.
+//! The environment variables a child inherits.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use crate::config::Environment;
 use crate::redact::is_secret_value;
 
-/// Variables that say where a repository, its index or its objects are, or how a repository is to be read. A git hook or
-/// alias that starts pleach sets some of them, and every git below would then work on that repository.
+/// Variables that locate a repository, its index or its objects, or say how to read it. A git hook or alias that starts
+/// pleach sets some of them, and every child git would then work on that repository.
 const LOCATES_A_REPOSITORY: &[&str] = &[
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_CEILING_DIRECTORIES",
@@ -32,19 +32,19 @@ const LOCATES_A_REPOSITORY: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
-/// The way to whoever holds the user's keys, and logs in and signs for everybody who asks.
+/// The socket of the agent that holds the user's keys, and logs in and signs for every process that asks.
 const KEY_HOLDER: &str = "SSH_AUTH_SOCK";
 
-/// The variables that must be removed so that a child's git finds the repository by its directory.
+/// The variables to remove so that a child's git finds the repository by its directory.
 pub(super) fn repository_locators() -> impl Iterator<Item = &'static str> {
     LOCATES_A_REPOSITORY.iter().copied()
 }
 
-/// What every command inherits: everything but secrets, unless they are among `passed`, and what locates a repository.
+/// The environment of every command: without secrets, unless they are in `passed`, and without repository locators.
 pub(super) fn inherited(environment: &Environment, passed: &[String]) -> BTreeMap<OsString, OsString> {
     let is_passed = |name: &OsStr| passed.iter().any(|passed| name == passed.as_str());
     let locates = |name: &OsStr| LOCATES_A_REPOSITORY.iter().any(|known| name == *known);
-    // By its name or by its value.
+    // Secret by name or by value.
     let is_secret = |name: &OsStr, value: &OsStr| {
         name == KEY_HOLDER || environment.is_secret(name) || is_secret_value(&value.to_string_lossy())
     };

@@ -4,31 +4,32 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a command could not be started or followed to its end. A command that ran and failed is no error but an [`Exit`](super::Exit).
+/// Why a command could not be started or followed to its end. A command that ran and failed is not an error but an
+/// [`Exit`](super::Exit).
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// The command has no words.
+    /// The command is empty.
     #[error("no command to run; name a program")]
     Empty,
-    /// The directory to run in is not there.
+    /// The directory to run in does not exist.
     #[error("cannot run `{}` in {}: {source}", program.display(), cwd.display())]
     Directory {
         /// The program that should have run.
         program: OsString,
         /// The directory it should have run in.
         cwd: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The program does not exist or cannot be executed.
     #[error("cannot start `{}`: {source}; {}", program.display(), advice(source))]
     Program {
-        /// The program as it was named.
+        /// The program as given.
         program: OsString,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The supervisor could not be started or did not do its work.
+    /// The supervisor could not be started or failed.
     #[error("the supervisor `{}` of `{}` failed: {why}", supervisor.display(), program.display())]
     Supervisor {
         /// The supervisor's program.
@@ -38,7 +39,7 @@ pub enum SpawnError {
         /// What went wrong.
         why: String,
     },
-    /// Something below the command did not end although it was killed.
+    /// A process below the command survived being killed.
     #[error("`{}` was killed, but a process it started does not end; look for one that hangs in the kernel or runs as another user", program.display())]
     Unkillable {
         /// The program that was run.
@@ -51,12 +52,12 @@ pub enum SpawnError {
         what: &'static str,
         /// The program that was run.
         program: OsString,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What to do about a program that does not start.
+/// A remedy for a program that does not start.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "install it, put it on PATH, or correct the command",

@@ -10,7 +10,7 @@ pub enum Exit {
     Code(i32),
     /// By this signal, which did not come from a limit or a cancel.
     Signal(i32),
-    /// It was killed for taking too long.
+    /// It was killed at a timeout.
     TimedOut(Timeout),
     /// It was killed on request.
     Cancelled,
@@ -30,7 +30,7 @@ impl Exit {
         }
     }
 
-    /// How it ended, behind a subject: `ended with exit 1`, `timed out after 5s`.
+    /// How it ended, after a subject: `ended with exit 1`, `timed out after 5s`.
     pub fn sentence(&self) -> String {
         match self {
             Self::Code(_) | Self::Signal(_) => format!("ended with {self}"),
@@ -52,12 +52,12 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Which limit a command ran into, and how long that limit was.
+/// The limit a command exceeded, with its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
     /// It ran too long.
     Wall(Duration),
-    /// It was silent too long.
+    /// It produced no output for too long.
     Idle(Duration),
 }
 

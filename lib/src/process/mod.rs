@@ -1,23 +1,24 @@
 //! The only spawner of processes.
 //!
-//! Whatever may run long or start things of its own — an agent, a tool, a test, a setup command — goes through
-//! [`Spawner::run`]. It starts the command below a supervisor, a second pleach process ([`exec_main`]), which is the
-//! subreaper of everything the command starts and holds a socket to its parent. When that socket ends, because the
-//! parent asks for it or because the parent is gone, the supervisor ends the whole tree: TERM, a grace period, KILL until
-//! nothing is left. So nothing outlives a killed pleach, and the lock handed to the supervisor is held until then.
+//! Everything that may run long or start processes of its own — an agent, a tool, a test, a setup command — goes
+//! through [`Spawner::run`]. It starts the command below a supervisor, a second pleach process ([`exec_main`]), which
+//! is the subreaper of everything the command starts and holds a socket to its parent. When that socket closes, because
+//! the parent asks for it or because the parent is gone, the supervisor ends the whole tree: TERM, a grace period, KILL
+//! until nothing is left. So nothing outlives a killed pleach, and the lock handed to the supervisor is held until
+//! then.
 //!
 //! ```text
 //! pleach ──socket (request, lifeline, report)── supervisor ── command ── whatever it starts
 //!    └──────────── pipes: stdin, stdout, stderr ──────────────┘
 //! ```
 //!
-//! Descriptors travel over the socket, never by inheritance: every descriptor stays close-on-exec all the time, so
-//! processes started side by side cannot catch each other's, and the command gets neither the socket nor the lock.
+//! Descriptors travel over the socket, never by inheritance: every descriptor is always close-on-exec, so processes
+//! started in parallel cannot inherit each other's, and the command gets neither the socket nor the lock.
 //!
-//! [`Spawner::talk`] does the same for a command that is spoken to while it runs.
+//! [`Spawner::talk`] does the same for a command that gets input while it runs.
 //!
-//! Short helper programs, that is git, go through [`run_blocking`], which kills only what reads and takes too long: they
-//! finish even when pleach is killed.
+//! Short helper programs, that is git, go through [`run_blocking`], which kills only readers that take too long: the
+//! others finish even if pleach is killed.
 
 mod blocking;
 mod cancel;
@@ -47,23 +48,23 @@ pub use shim::exec_main;
 pub use spawner::Spawner;
 pub use stdio::{OutputStream, Stdin};
 
-/// Keeps other processes of the same user from reading the memory and the variables of this one, where keys are. No
-/// cores are dumped from then on. What it starts is not concerned.
+/// Keeps other processes of the same user from reading this one's memory and environment, which hold keys. It also
+/// disables core dumps. Child processes are not affected.
 pub fn protect_memory() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(())
 }
 
-/// Lets this process wait for those it starts, also where whoever started it had it ignore their end: nobody learns then
-/// how they ended. To be called before anything is started.
+/// Lets this process wait for its children even if its parent made it ignore their exits, in which case their status
+/// would be lost. Call this before starting any process.
 pub fn wait_for_children() -> io::Result<()> {
     if !ignores_children() {
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
-    // Who has listened to a signal once does not ignore it any more.
+    // Once a handler was installed, the signal is no longer ignored.
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child()).map(drop)
 }
 

@@ -18,23 +18,23 @@ use super::sandbox::{self, NotStarted};
 use super::tree;
 use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
 
-/// How long what a command leaves behind may finish by itself: the `tee` of a pipeline still has to write its last lines
-/// after the shell that started it has ended.
+/// How long orphans of a command may take to finish by themselves: the `tee` of a pipeline still has to write its last
+/// lines after the shell that started it has exited.
 const LINGER: Duration = Duration::from_millis(250);
-/// How long to wait for processes that were asked to end before looking for new ones to ask.
+/// How long to wait for processes that were sent TERM before looking for new ones.
 const TERM_ROUND: Duration = Duration::from_millis(50);
 /// How long to wait for killed processes before looking for new ones, at first and at most.
 const KILL_ROUND: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
-/// How long killing may bring nothing new before what is left is left.
+/// How long killing may make no progress before the supervisor gives up.
 const GIVE_UP: Duration = Duration::from_secs(10);
-/// The exit code of a supervisor that could not do its work.
+/// The exit code of a supervisor that failed.
 const BROKEN: u8 = 125;
 
-/// The main function of the supervisor (`pleach __exec`). Its standard input must be the socket of a spawner, which says
-/// what to run; there are no arguments. It answers over the socket how the command ended and exits with the command's
-/// code, or 128 and the number of the signal that ended it.
+/// The main function of the supervisor (`pleach __exec`). Its standard input must be the socket of a spawner, which
+/// sends the request; there are no arguments. It reports over the socket how the command ended and exits with the
+/// command's code, or 128 plus the number of the signal that ended it.
 ///
-/// Elsewhere than on Linux there is no subreaper: the command's process group is killed, a process that left it is not.
+/// Other systems than Linux have no subreaper: the command's process group is killed, but not a process that left it.
 pub fn exec_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let outcome = match args.count() {
         0 => supervise(),
@@ -51,11 +51,11 @@ pub fn exec_main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn supervise() -> io::Result<ExitCode> {
-    // What whoever started pleach had open beside the usual three is nothing for the command: bounds are about what it
-    // opens itself. What is opened from here on is closed by itself when the command starts.
+    // The command must not get descriptors that pleach inherited beyond the usual three: the sandbox only restricts
+    // what the command opens itself. Descriptors opened from here on are close-on-exec anyway.
     close_fds::set_fds_cloexec(3, &[]);
-    // A session of its own: no signals from the terminal, and nothing below can stop and wait for a password on it.
-    // It fails only for the leader of a group, which has what matters already.
+    // A new session: no signals from the terminal, and no process below can block on it asking for a password. The call
+    // fails only for the leader of a group, which already has what matters.
     let _ = rustix::process::setsid();
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (request, descriptors) = match wire::receive(&mut socket) {
@@ -65,7 +65,7 @@ fn supervise() -> io::Result<ExitCode> {
     become_guard()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(run(request, descriptors, socket.try_clone()?))?;
-    // Without a listener the result is not needed.
+    // Without a receiver the report is not needed.
     let _ = report.send(&mut socket);
     Ok(match report {
         SupervisorReport::NotStarted(_) | SupervisorReport::Unkillable => ExitCode::from(BROKEN),
@@ -76,7 +76,7 @@ fn supervise() -> io::Result<ExitCode> {
     })
 }
 
-/// Makes this process the parent of every orphan below it. It takes a name of its own, so that `killall` with the name of
+/// Makes this process the parent of every orphan below it. It takes its own name, so that `killall` with the name of
 /// pleach or of the command does not hit it and leave the command without a guard.
 #[cfg(target_os = "linux")]
 fn become_guard() -> io::Result<()> {
@@ -90,7 +90,8 @@ fn become_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the command and returns when nothing of it is left, or nothing that could be killed. `descriptors.locks` are held until then.
+/// Runs the command and returns once nothing of it is left, or nothing that can be killed. `descriptors.locks` are held
+/// until then.
 async fn run(
     request: SpawnRequest,
     descriptors: Descriptors<OwnedFd>,
@@ -130,14 +131,15 @@ async fn run(
     })
 }
 
-/// Starts the command, in its bounds if it has any. Only it is bound: the supervisor must reach everything below it.
+/// Starts the command, in its sandbox if it has one. Only the command is restricted: the supervisor must reach
+/// everything below it.
 fn start(request: &SpawnRequest, stdin: Option<OwnedFd>) -> Result<Pid, NotStarted> {
     let prepare = |argv: &[OsString]| prepare(argv, stdin);
     let child = match &request.sandbox {
         None => prepare(&request.argv).and_then(|mut command| command.spawn()).map_err(NotStarted::Program),
         Some(sandbox) => sandbox::spawn(sandbox, &request.argv, prepare),
     };
-    // Dropping the handle leaves the child alone; it is reaped with all the others.
+    // Dropping the handle leaves the child running; it is reaped with all others.
     Ok(Pid::from_child(&child?))
 }
 
@@ -145,12 +147,12 @@ fn start(request: &SpawnRequest, stdin: Option<OwnedFd>) -> Result<Pid, NotStart
 fn prepare(argv: &[OsString], stdin: Option<OwnedFd>) -> io::Result<std::process::Command> {
     let (program, args) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = std::process::Command::new(program);
-    // A group of its own, so that a `kill 0` in a script does not hit the supervisor.
+    // Its own group, so that a `kill 0` in a script does not hit the supervisor.
     command.args(args).stdin(stdin.map_or_else(Stdio::null, Stdio::from)).process_group(0);
     Ok(command)
 }
 
-/// Requests to end: the spawner closes its side, or dies; somebody sends a signal.
+/// Requests to end: the spawner closes its side or dies, or a signal arrives.
 struct EndRequests {
     lifeline: oneshot::Receiver<()>,
     signals: [Incoming; 4],
@@ -180,8 +182,8 @@ impl EndRequests {
     }
 }
 
-/// Tells when something below has died. A thread waits for that: whoever started pleach may have blocked the signal that
-/// would tell it. It only looks, so that the dead keep their numbers until they are reaped.
+/// Reports that a process below has died. A thread waits for that, because pleach's parent may have blocked the signal.
+/// It does not reap, so that the dead keep their pids until they are reaped.
 struct ChildExits {
     begin: Option<oneshot::Sender<()>>,
     died: mpsc::Receiver<()>,
@@ -189,7 +191,7 @@ struct ChildExits {
 
 impl ChildExits {
     fn listen() -> io::Result<Self> {
-        // Whose end is ignored, as pleach may have been started to, nobody can wait for; listened to, it is not.
+        // pleach may have been started with SIGCHLD ignored, which makes waiting impossible; a handler undoes that.
         drop(signal(SignalKind::child())?);
         let (begin, begun) = oneshot::channel();
         let (told, died) = mpsc::channel(1);
@@ -203,14 +205,14 @@ impl ChildExits {
         Ok(Self { begin: Some(begin), died })
     }
 
-    /// From now on there is something below.
+    /// Called once there are processes below.
     fn begin(&mut self) {
         if let Some(begin) = self.begin.take() {
             let _ = begin.send(());
         }
     }
 
-    /// Waits for the next one, for ever where nothing is left that could die.
+    /// Waits for the next one, forever if there is none left.
     async fn next(&mut self) {
         if self.died.recv().await.is_none() {
             std::future::pending().await
@@ -228,7 +230,7 @@ struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// Collects the dead. As everything below ends up as a child of the supervisor, having no child means nothing is left.
+    /// Reaps dead processes. Everything below ends up as a child of the supervisor, so without a child nothing is left.
     fn reap(&mut self) {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -243,7 +245,7 @@ impl ProcessTree {
         }
     }
 
-    /// Waits until nothing is left, at most so long.
+    /// Waits until nothing is left, for at most `limit`.
     async fn wait(&mut self, limit: Duration, deaths: &mut ChildExits) {
         let deadline = Instant::now() + limit;
         loop {
@@ -254,21 +256,21 @@ impl ProcessTree {
         }
     }
 
-    /// Asks everything to end and gives it time for that. What was forked in the instant of asking is asked later, but
-    /// nothing is asked twice: to many programs a second TERM means to drop everything.
+    /// Sends TERM to all processes and gives them time to end. A process forked at the same instant gets it later, but
+    /// none gets it twice: many programs take a second TERM as a request to abort at once.
     async fn terminate(&mut self, grace: Duration, deaths: &mut ChildExits) {
         let deadline = Instant::now() + grace;
         let mut asked = BTreeSet::new();
         while !self.gone && Instant::now() < deadline {
-            // A stopped process acts on TERM only once it goes on.
+            // A stopped process acts on TERM only after CONT.
             asked.extend(self.signal(&[Signal::TERM, Signal::CONT], &asked));
             self.wait(TERM_ROUND.min(deadline - Instant::now()), deaths).await;
         }
     }
 
-    /// Kills until nothing is left, round after round, as processes may fork faster than the table can be read. Only
-    /// when a round finds the same ones as the one before is there reason to be patient, and in the end to give up: they
-    /// hang in the system, or belong to another user.
+    /// Kills until nothing is left, in rounds, because processes may fork faster than the process table can be read.
+    /// Only if a round finds the same processes as the one before does it wait longer, and finally give up: they hang
+    /// in the kernel, or belong to another user.
     async fn kill(&mut self, deaths: &mut ChildExits) {
         let (shortest, longest) = KILL_ROUND;
         let (mut round, mut before, mut news) = (shortest, BTreeSet::new(), Instant::now());
@@ -283,8 +285,8 @@ impl ProcessTree {
         }
     }
 
-    /// Sends the signals to everything that is left, `except` some, and says what that was. Without a process table it is
-    /// the group that gets them.
+    /// Sends the signals to all remaining processes `except` some, and returns them. Without a process table, signals
+    /// the group.
     fn signal(&self, signals: &[Signal], except: &BTreeSet<i32>) -> BTreeSet<i32> {
         let found = tree::below(rustix::process::getpid()).unwrap_or_else(|| BTreeSet::from([-self.main.as_raw_pid()]));
         let found = &found - except;
@@ -292,7 +294,7 @@ impl ProcessTree {
         found
     }
 
-    /// Without a subreaper the members of the group may be nobody's children.
+    /// Without a subreaper the members of the group may be children of another process.
     fn group_is_gone(&self) -> bool {
         cfg!(target_os = "linux") || rustix::process::test_kill_process_group(self.main).is_err()
     }

@@ -1,4 +1,4 @@
-//! Running a command below a supervisor, within limits.
+//! Runs a command below a supervisor, within limits.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,24 +24,24 @@ use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport}
 use super::{Cancel, CommandLimits, CommandSpec, Exit, Output, OutputStream, SpawnError, Stdin, Timeout, env, tree};
 use crate::config::Environment;
 
-/// How often the clock is looked at, at least, while a command runs that has a limit.
+/// The longest interval between two checks of the clock, for a command with a limit.
 const TICK: Duration = Duration::from_secs(1);
-/// Who comes to look so much later was stopped, as by Ctrl-Z, and has read nothing meanwhile.
+/// A check this late means that the process was stopped, as by Ctrl-Z, and read no output meanwhile.
 const LATE: Duration = Duration::from_secs(1);
-/// How long the supervisor may take to read what it is to run.
+/// How long the supervisor may take to read its request.
 const HANDOVER: Duration = Duration::from_secs(10);
-/// How long after the grace period the supervisor may need to kill everything.
+/// How long the supervisor may take to kill everything after the grace period.
 const KILLING: Duration = Duration::from_secs(30);
-/// How long a pipe may stay open after the supervisor is gone: something outside its tree may hold it.
+/// How long a pipe may stay open after the supervisor is gone: a process outside its tree may hold it.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long to look for the strays of a supervisor that was killed.
+/// How long to look for strays of a killed supervisor.
 const STRAYS: Duration = Duration::from_secs(5);
-/// The variable by which the strays of a killed supervisor are known.
+/// The variable that identifies strays of a killed supervisor.
 const MARK: &str = "_PLEACH_EXEC";
-/// How much is read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Runs commands, each below a supervisor of its own. Cheap to clone.
+/// Runs commands, each below its own supervisor. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Spawner {
     shim: Arc<[OsString]>,
@@ -49,20 +49,21 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// A spawner whose supervisor is the program (and arguments) `shim`, which must call [`exec_main`](super::exec_main).
-    /// Commands inherit `environment` without secrets and without the variables that locate a repository.
+    /// A spawner whose supervisor is the program (and arguments) `shim`, which must call
+    /// [`exec_main`](super::exec_main). Commands inherit `environment` without secrets and without the variables that
+    /// locate a repository.
     pub fn new(shim: Vec<OsString>, environment: &Environment) -> Self {
         Self::passing(shim, environment, &[])
     }
 
-    /// The same, but for the secrets that are `passed` by their names.
+    /// Like [`Spawner::new`], but commands also inherit the secrets named in `passed`.
     pub fn passing(shim: Vec<OsString>, environment: &Environment, passed: &[String]) -> Self {
         Self { shim: shim.into(), env: Arc::new(env::inherited(environment, passed)) }
     }
 
-    /// Runs a command until it and everything it started is gone. A kill by `cancel` ends it, and so does dropping the
-    /// future; a mere stop does not. `on_output` sees every byte as it comes, what is returned is bounded by the limits.
-    /// It needs a tokio runtime with io and time.
+    /// Runs a command until it and everything it started is gone. A kill through `cancel` ends it, and so does dropping
+    /// the future; a mere stop does not. `on_output` sees every byte as it arrives; the returned output is limited.
+    /// Needs a tokio runtime with io and time.
     pub async fn run(
         &self,
         command: CommandSpec,
@@ -72,8 +73,8 @@ impl Spawner {
         self.follow(command, None, cancel, on_output).await
     }
 
-    /// As [`Spawner::run`], but after its `stdin` the command reads what comes through `input` while it runs, up to the
-    /// end of the channel.
+    /// Like [`Spawner::run`], but after its `stdin` the command reads from `input` while it runs, until the channel
+    /// closes.
     pub async fn talk(
         &self,
         command: CommandSpec,
@@ -162,7 +163,7 @@ impl Spawner {
         Ok(Output { exit, stdout, stderr, duration: begun.elapsed() })
     }
 
-    /// Starts the supervisor and tells it what to run, with an open input when it `talks`.
+    /// Starts the supervisor and sends its request, with an open input if it `talks`.
     fn launch(&self, command: &CommandSpec, program: &OsString, talks: bool) -> Result<Supervised, SpawnError> {
         let not_a_directory =
             |source| SpawnError::Directory { program: program.clone(), cwd: command.cwd.clone(), source };
@@ -211,10 +212,10 @@ impl Spawner {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let child = tokio::process::Command::from(supervisor).spawn()?;
-        // The supervisor reads at once, so this blocks for no longer than its start takes; one that never reads is an error.
+        // The supervisor reads at once, so this blocks only until it has started; one that never reads is an error.
         ours.set_write_timeout(Some(HANDOVER))?;
         match (&ours).write_all(&body) {
-            // It is gone already; how it ended says more than the broken pipe.
+            // It is already gone; its exit status says more than the broken pipe.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
             written => written?,
         }
@@ -232,11 +233,11 @@ struct Supervised {
     child: Child,
     socket: UnixStream,
     stdin: Option<ChildStdin>,
-    /// The variable in its environment that nothing else has.
+    /// A variable unique to its environment.
     mark: String,
 }
 
-/// Writes the input and closes it. That the command does not want to read it all is its own affair.
+/// Writes the input and closes it. A command need not read all of it.
 async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedReceiver<Vec<u8>>>) -> io::Result<()> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let write = async {
@@ -256,20 +257,20 @@ async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedRe
     }
 }
 
-/// When a command is to end, and whether it was told to. Time this process was stopped for does not count: nobody has read
-/// meanwhile what the command writes, so that it may have waited as well.
+/// When a command must end, and whether it was told to. Time during which this process was stopped does not count: it
+/// read no output, so the command may have blocked as well.
 struct Watchdog<'a> {
     limits: &'a CommandLimits,
     begun: Instant,
     last_sign: Instant,
-    /// When the clock was looked at last.
+    /// The time of the last check.
     looked: Instant,
-    /// Why it was killed, and when that should be through.
+    /// Why it was killed, and when that should be complete.
     killed: Option<(Exit, Option<Instant>)>,
 }
 
 impl Watchdog<'_> {
-    /// The limit that is reached first, and when: a timeout, or nothing if killing has taken too long.
+    /// The earliest limit and its time: a timeout, or `None` if killing has taken too long.
     fn deadline(&self) -> Option<(Instant, Option<Timeout>)> {
         let after =
             |from: Instant, limit: Option<Duration>| limit.and_then(|limit| Some((from.checked_add(limit)?, limit)));
@@ -283,7 +284,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Waits until it is time to look.
+    /// Waits until the next check.
     async fn tick(&self) {
         match self.deadline() {
             Some((deadline, _)) => sleep_until(deadline.min(self.looked + TICK)).await,
@@ -291,7 +292,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Looks at the clock, and discounts the time it was not looked at.
+    /// Checks the clock, and discounts the time without checks.
     fn look(&mut self) {
         let now = Instant::now();
         let since = now.saturating_duration_since(self.looked);
@@ -306,22 +307,22 @@ impl Watchdog<'_> {
         }
     }
 
-    /// The limit that is reached, if one is.
+    /// The limit that is exceeded, if any.
     fn expired(&self) -> Option<Option<Timeout>> {
         self.deadline().filter(|(at, _)| *at <= self.looked).map(|(_, timeout)| timeout)
     }
 
-    /// Tells the supervisor to end everything; its report can still come back.
+    /// Tells the supervisor to end everything; its report can still arrive.
     fn kill(&mut self, exit: Exit, socket: &UnixStream) {
-        // Nobody has looked before where there was no limit.
+        // Without a limit the clock was not checked before.
         self.looked = Instant::now();
         self.killed = Some((exit, self.looked.checked_add(self.limits.grace.saturating_add(KILLING))));
-        // It fails only if the supervisor is gone already, and then there is nothing to tell.
+        // Fails only if the supervisor is already gone.
         let _ = socket.shutdown(Shutdown::Write);
     }
 }
 
-/// The two output streams and what is kept of them.
+/// The two output streams and their kept parts.
 struct Streams<'a> {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -345,7 +346,8 @@ impl<'a> Streams<'a> {
         self.stdout.is_some() || self.stderr.is_some()
     }
 
-    /// Takes the next piece of output, or the end of a stream. Nothing is lost when it is dropped while it waits.
+    /// Reads the next piece of output, or the end of a stream. Cancel-safe: nothing is lost if it is dropped while
+    /// waiting.
     async fn next(&mut self) -> Result<(), (&'static str, io::Error)> {
         let [out, err] = &mut self.buffers;
         let (stream, read) = tokio::select! {
@@ -367,7 +369,7 @@ impl<'a> Streams<'a> {
         Ok(())
     }
 
-    /// Takes what is still in the pipes of a command that is gone.
+    /// Reads what is left in the pipes of a command that is gone.
     async fn drain(&mut self) -> Result<(), (&'static str, io::Error)> {
         let rest = async {
             while self.open() {
@@ -379,7 +381,7 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Reads from a pipe; one that has ended never gives anything.
+/// Reads from a pipe; a closed pipe stays pending forever.
 async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> io::Result<usize> {
     match pipe {
         Some(pipe) => pipe.read(buffer).await,
@@ -387,7 +389,7 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> i
     }
 }
 
-/// Kills what a supervisor left behind that was itself killed.
+/// Kills the processes left by a killed supervisor.
 async fn end_strays(supervisor: u32, mark: &[u8]) {
     let Ok(supervisor) = i32::try_from(supervisor) else { return };
     let deadline = Instant::now() + STRAYS;
@@ -408,10 +410,10 @@ fn exit_of(status: CommandEnd) -> Exit {
     }
 }
 
-/// What to make of a supervisor that ended without saying how its command did; nothing, if it ended by itself.
+/// The exit for a supervisor that ended without a report; `None` if it ended by itself.
 fn without_report(status: ExitStatus, killed: Option<Exit>) -> Option<Exit> {
     let signal = status.signal()?;
-    // Ctrl-C in the instant before the supervisor has its own session, so before it started anything.
+    // Ctrl-C in the instant before the supervisor has its own session, hence before it started anything.
     let from_terminal = [Signal::INT, Signal::QUIT, Signal::HUP].map(Signal::as_raw).contains(&signal);
     Some(killed.unwrap_or(if from_terminal { Exit::Cancelled } else { Exit::Signal(signal) }))
 }

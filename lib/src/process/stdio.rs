@@ -1,16 +1,16 @@
 //! The standard streams of a command.
 
-/// What a command reads from its standard input.
+/// The standard input of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Stdin {
-    /// Nothing.
+    /// Empty.
     #[default]
     Null,
-    /// These bytes, then the end. A command that does not read them all is fine.
+    /// These bytes, then the end. A command need not read all of them.
     Bytes(Vec<u8>),
 }
 
-/// Which output stream.
+/// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutputStream {
     /// Standard output.

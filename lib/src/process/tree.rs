@@ -1,13 +1,13 @@
-//! The processes below a process, found in `/proc`.
+//! Finds the processes below a process in `/proc`.
 //!
-//! A process may end and its number be given away between looking and signalling. Numbers are handed out in a circle, so
-//! that would take a whole round within microseconds; children of the supervisor itself keep theirs until it reaps them.
+//! A process may end and its pid be reused between listing and signalling. Pids are assigned in a cycle, so that would
+//! take a whole cycle within microseconds; children of the supervisor itself keep their pids until it reaps them.
 
 use std::collections::BTreeSet;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// One line of the process table.
+/// One entry of the process table.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
@@ -17,7 +17,7 @@ struct Process {
     zombie: bool,
 }
 
-/// Everything below `root`, without `root` itself and without what is dead already; `None` if no process table can be read.
+/// All live processes below `root`, excluding `root`; `None` if the process table is unreadable.
 #[cfg(target_os = "linux")]
 pub(super) fn below(root: Pid) -> Option<BTreeSet<i32>> {
     let table = Some(table()).filter(|table| !table.is_empty())?;
@@ -26,8 +26,8 @@ pub(super) fn below(root: Pid) -> Option<BTreeSet<i32>> {
     Some(alive(&table, found))
 }
 
-/// Everything a supervisor that is gone has left: its session, what carries its mark in the environment, and what is below
-/// those.
+/// All processes left by a supervisor that is gone: its session, those with its mark in the environment, and everything
+/// below those.
 #[cfg(target_os = "linux")]
 pub(super) fn strays(supervisor: i32, mark: &[u8]) -> BTreeSet<i32> {
     let table = table();
@@ -50,7 +50,7 @@ pub(super) fn strays(_supervisor: i32, _mark: &[u8]) -> BTreeSet<i32> {
     BTreeSet::new()
 }
 
-/// Signals each of them, a negative number being a group; one that is gone meanwhile is no matter.
+/// Signals each of them; a negative number is a group. Processes that are gone are ignored.
 pub(super) fn signal_each(pids: &BTreeSet<i32>, signal: Signal) {
     for number in pids {
         let _ = match Pid::from_raw(number.abs()) {
@@ -92,7 +92,7 @@ fn table() -> Vec<Process> {
         .collect()
 }
 
-/// Reads `pid (name) state parent group session …`; the name may hold anything, brackets and spaces too.
+/// Parses `pid (name) state parent group session …`; the name may contain anything, even brackets and spaces.
 #[cfg(target_os = "linux")]
 fn parse_stat(stat: &[u8]) -> Option<Process> {
     let name_begin = stat.iter().position(|byte| *byte == b' ')?;

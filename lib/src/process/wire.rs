@@ -20,16 +20,16 @@ use rustix::net::{
 
 use super::sandbox::{Sandbox, from_words, to_words};
 
-/// Begins every request. Both ends are the same program, unless it was replaced while it ran.
+/// Starts every request. Both ends are the same program, unless it was replaced while it ran.
 const MAGIC: &[u8; 8] = b"pl-exec4";
-/// So many locks come with a request at most: one for every repository of a workspace.
+/// The maximum number of locks in a request: one for every repository of a workspace.
 const MOST_LOCKS: usize = 64;
-/// Stands for the number of words of the bounds where there are none.
+/// The word count of the sandbox if there is none.
 const UNBOUND: u32 = u32::MAX;
-/// Magic, whether there is an input, how many locks there are, length of the body.
+/// Magic, whether there is an input, the number of locks, the length of the body.
 const HEADER: usize = MAGIC.len() + 2 + 4;
 
-/// What the supervisor is to run.
+/// What the supervisor runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SpawnRequest {
     pub(super) argv: Vec<OsString>,
@@ -37,7 +37,7 @@ pub(super) struct SpawnRequest {
     pub(super) sandbox: Option<Arc<Sandbox>>,
 }
 
-/// The descriptors that come with a request.
+/// The descriptors of a request.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors<F> {
     pub(super) stdin: Option<F>,
@@ -52,7 +52,7 @@ impl SpawnRequest {
         let count = bounds.as_ref().map_or(UNBOUND, |bounds| u32::try_from(bounds.len()).unwrap_or(UNBOUND - 1));
         bytes.extend_from_slice(&count.to_le_bytes());
         for word in bounds.iter().flatten().chain(&self.argv) {
-            // No word holds a NUL: the system could not pass it on.
+            // No word contains NUL, which the system could not pass on.
             bytes.extend_from_slice(word.as_bytes());
             bytes.push(0);
         }
@@ -72,7 +72,7 @@ impl SpawnRequest {
     }
 }
 
-/// Sends the header with the descriptors; the body, `length` bytes, is written after it.
+/// Sends the header with the descriptors; the body of `length` bytes is written after it.
 pub(super) fn send_header(
     socket: &UnixStream,
     length: usize,
@@ -98,7 +98,7 @@ pub(super) fn send_header(
     if sent == header.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Receives a whole request.
+/// Receives a complete request.
 pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(SpawnRequest, Descriptors<OwnedFd>)> {
     let mut header = [0; HEADER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_LOCKS + 1))];
@@ -142,25 +142,25 @@ fn close_on_exec() -> RecvFlags {
     RecvFlags::empty()
 }
 
-/// Makes sure of it where it cannot be asked for on receipt; the supervisor has started nothing yet, so nothing is raced.
+/// Sets close-on-exec on systems that cannot do so on receipt. The supervisor has started nothing yet, so there is no
+/// race.
 fn mark_close_on_exec(fds: &[OwnedFd]) -> io::Result<()> {
     fds.iter().try_for_each(|fd| Ok(rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?))
 }
 
-/// How the command ended, as its supervisor saw it.
+/// How the command ended, according to its supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SupervisorReport {
-    /// It could not be started; the system's error number.
+    /// It could not be started, with the system's error number.
     NotStarted(i32),
     /// It ended by itself before the supervisor was asked to kill.
     Ended(CommandEnd),
-    /// The supervisor had begun to kill before it ended.
+    /// The supervisor started killing before it ended.
     Killed(CommandEnd),
-    /// Something is left that cannot be killed.
+    /// A process is left that cannot be killed.
     Unkillable,
 }
 
-/// An exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommandEnd {
     Code(i32),
