@@ -117,7 +117,7 @@ pub(in crate::engine) fn record(
     record_with(context, Writers::new(), batch, events, at)
 }
 
-/// Like [`record`], and flushes `writers`.
+/// Like [`record()`], and flushes `writers`.
 pub(in crate::engine) fn record_with(
     context: &mut Context,
     writers: Writers,

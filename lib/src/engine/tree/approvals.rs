@@ -43,7 +43,7 @@ pub fn pending_trust(run: &mut TreeRun) -> Result<PendingTrust, Error> {
     Ok(brought)
 }
 
-/// The only task of this run, if it has just one; `None` if the run ends before it works on any.
+/// The only task of this run, if it has just one. The outer `None` means that the run ends before it works on any.
 fn scope(run: &TreeRun) -> Option<Option<TaskId>> {
     let chosen = run.state.chosen.clone();
     match run.next() {

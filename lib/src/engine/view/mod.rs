@@ -253,7 +253,7 @@ impl View {
         Ok(Self::read_all(repo, History::sessions(repo)?))
     }
 
-    /// All sessions except those of landed tasks, of which a tree has many, and the number of the latter.
+    /// All sessions except those of landed tasks, since a tree has many, and the number of those left out.
     pub fn open(repo: &Repo) -> Result<(Sessions, usize), Error> {
         let (mut open, mut landed) = (Vec::new(), 0);
         for id in History::sessions(repo)? {
