@@ -298,7 +298,7 @@ fn turn_red(
 }
 
 /// Rebuilds the steps before a complete task's tests and reviews on `tip`. `None` if no step comes before them, code is
-/// written after them, or their order depends on earlier results: then only another attempt can redo it.
+/// written after them, or earlier results decide which of them run: then only another attempt can redo it.
 fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Result<Option<CommitId>, Error> {
     run.read_again()?;
     let (task, end) = (&session.task().id, session.task_tip());
