@@ -1,6 +1,6 @@
 //! The difference between two trees: as values, and as text for people.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -107,6 +107,14 @@ pub(crate) fn patch_with_stat(
 pub fn stat(repo: &Repo, old: TreeId, new: TreeId) -> Result<Vec<FileStat>, Error> {
     let bytes = diff_tree(repo, &["--numstat", "--no-renames", "-z"], old, new, &[])?;
     Ok(parse_numstat(&bytes))
+}
+
+/// The new names of files by their old ones, as git finds renames when it merges: with as large a number of candidates.
+pub(super) fn renames(repo: &Repo, old: TreeId, new: TreeId) -> Result<BTreeMap<RepoPath, RepoPath>, Error> {
+    let bytes = diff_tree(repo, &["--name-status", "--diff-filter=R", "-l7000", "-z"], old, new, &[])?;
+    let fields: Vec<&[u8]> = bytes.split(|byte| *byte == 0).collect();
+    // Each is a score, an old and a new name.
+    Ok(fields.chunks_exact(3).map(|field| (RepoPath::new(field[1]), RepoPath::new(field[2]))).collect())
 }
 
 fn diff_tree(repo: &Repo, form: &[&str], old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<Vec<u8>, Error> {

@@ -19,7 +19,8 @@
 //!   why it did not, `loose_ref` is the short way for refs with a file of their own.
 //!
 //! What does history say?
-//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout.
+//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout and `merge_check` checks
+//!   what came of it.
 //!
 //! How do agents work on files?
 //! - [`worktree`] makes and repairs the checkouts agents work in, finds what changed there, and brings HEAD, index and
@@ -51,6 +52,7 @@ mod landing_conflicts;
 mod loose;
 mod loose_ref;
 pub mod merge;
+mod merge_check;
 mod object;
 mod objects;
 mod open;
@@ -82,6 +84,7 @@ pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryParent};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
 pub use merge::{Conflict, MergeError};
+pub use merge_check::{LossyMerge, MergeCheckError, check_merge_result};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::discover;
 pub use program::version;

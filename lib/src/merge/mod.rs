@@ -3,10 +3,15 @@
 //!
 //! Every isolation mode lands through [`land`], and so does what brings no code: the start of a run, what people decide
 //! about tasks, the steps of a task that was given up. One task on one branch is a list of one.
+//!
+//! A merge result is checked by [`loss_check`], which compares it with both sides and does not know what merged them.
 
 pub mod branch;
 pub mod interrupted;
 mod landing;
+mod line_check;
+pub(crate) mod loss_check;
+mod loss_finding;
 pub mod overlap;
 #[cfg(test)]
 mod tests;
@@ -16,4 +21,5 @@ pub use landing::{
     BranchMove, BuildAsk, CloseAsk, LandedBranch, LandingAsk, LandingEnd, LandingRefusal, LandingTarget,
     LandingVerdict, LookAsk, MoveAsk, RecordAsk, RefusalReason, RewindAsk, TargetState, VerifyAsk, has_landed, land,
 };
+pub use loss_finding::{LossFinding, MergeFault, MergeSides};
 pub use work::{LandingWork, Proof};
