@@ -3,6 +3,7 @@
 mod crash;
 mod filters;
 mod land;
+mod merge_check;
 mod objects;
 mod pack;
 mod planning;
