@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::ids::{NodeId, TaskId};
+use pleach::ids::TaskId;
 use pleach::text::shell_word;
 
 use crate::globals::Globals;
@@ -49,7 +49,7 @@ fn command_of(words: &[&str]) -> Option<usize> {
 }
 
 /// As [`again`], with an answer to a gate in the place of those it had.
-pub fn answering(globals: &Globals, gate: &NodeId) -> String {
+pub fn answering(globals: &Globals, gate: &str) -> String {
     with(without_option(&globals.line, "--answer"), Some(&format!("--answer {gate}=CHOICE")))
 }
 
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_command_line_is_given_again_with_one_answer() {
         let line = ["-y", "gardener", "--fresh", "--answer", "a=b", "--answer=c=d", "--test-command", "it's = all"];
-        let (globals, gate) = (given(&line), "gate".parse().expect("an id"));
+        let (globals, gate) = (given(&line), "gate");
         let expected = r"pleach -y gardener --test-command 'it'\''s = all' --answer gate=CHOICE";
         assert_eq!(answering(&globals, &gate), expected);
     }

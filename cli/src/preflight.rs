@@ -72,7 +72,11 @@ pub fn check_pipeline(
 /// An answer to a gate the pipeline does not have, or that is not one of its choices, would stop the run halfway.
 pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answers: &Answers) -> Result<(), Failure> {
     let questions: Vec<Question> = pipelines.into_iter().flat_map(questions).collect();
-    let asked = |name: &str| questions.iter().filter(|question| question.node == name).collect::<Vec<_>>();
+    // The gate of a branch may be named with its context.
+    let asked = |name: &str| {
+        let node = name.rsplit_once('/').map_or(name, |(_, node)| node);
+        questions.iter().filter(|question| question.node == node).collect::<Vec<_>>()
+    };
     if let Some(unknown) = answers.named.iter().find(|name| asked(name).is_empty()) {
         let names: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
         let hint =

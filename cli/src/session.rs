@@ -376,13 +376,16 @@ fn summary(
                 None => Ok(()),
             }
         }
-        SessionEnded::Paused(Pause { question: Some(question), .. }) => {
-            let node = &question.node;
-            out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
-            question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
-            out.line(format!("look:    {}", about(format!("diff {id}"))))?;
-            out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))?;
-            out.line(format!("comment: {}", about(format!("resume {id} --answer '{node}=CHOICE: COMMENT'"))))
+        SessionEnded::Paused(Pause { questions, .. }) if !questions.is_empty() => {
+            for question in questions {
+                let gate = question.address();
+                out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
+                question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
+                out.line(format!("look:    {}", about(format!("diff {id}"))))?;
+                out.line(format!("answer:  {}", about(format!("resume {id} --answer {gate}=CHOICE"))))?;
+                out.line(format!("comment: {}", about(format!("resume {id} --answer '{gate}=CHOICE: COMMENT'"))))?;
+            }
+            Ok(())
         }
         SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }

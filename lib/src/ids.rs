@@ -174,6 +174,16 @@ impl ContextId {
     pub fn main() -> Self {
         Self("main".into())
     }
+
+    /// The name of the first context that forks from `main` at a node: the node's, unless that would be the name of
+    /// something else.
+    pub fn of_node(node: &NodeId) -> Self {
+        let node = node.as_str();
+        let is_replay = node.strip_prefix('r').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+        let begins = node.starts_with(|first: char| first.is_ascii_alphabetic());
+        let is_free = begins && !is_replay && !matches!(node, "main" | "run");
+        Self(if is_free { node.into() } else { format!("n_{node}").into() })
+    }
 }
 
 /// git's own rules for a branch name, as far as they concern one name.

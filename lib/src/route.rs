@@ -1,17 +1,22 @@
 //! Where a pipeline goes next. Pure: the same pipeline, state and outcome always give the same answer.
 
+mod fan_out;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::event::{FailureClass, Outcome, Route, Snapshot, Status};
-use crate::ids::{ContextId, NodeId};
+use crate::event::{FailureClass, Outcome, Route, Snapshot, Status, WorktreeMergeConflict};
+use crate::ids::{ContextId, NodeId, RepoPath};
 use crate::plan::OF_TASKS;
 use crate::plan::condition::Condition;
-use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
+use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline, WritePolicy};
 use crate::state::{Phase, Position, State, Visit, result_digest};
+use crate::text::named;
+
+pub use fan_out::{BEST_ID, BEST_OUTCOME, FanOutVerdict, MERGE_CONFLICTS, RESULTS, ranked, verdict};
 
 pub use crate::plan::label::{accelerator, normalise_label};
 pub use crate::plan::pipeline::DEFAULT_MAX_VISITS;
@@ -105,6 +110,10 @@ fn route(
     if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
     }
+    // More of what was merged is in conflict: the same node is to resolve that, too.
+    if resolves(node) && outcome.status.is_success() && state.has_later_conflicts() {
+        return Route::Edge { to: node.id.clone() };
+    }
     if is_looping(pipeline, state, node, outcome, left) {
         let reason = format!(
             "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run is looping: \
@@ -113,6 +122,9 @@ fn route(
             cycle_words(&state.completed, &node.id)
         );
         return Route::Fail { reason };
+    }
+    if let Some(to) = join_after(state, node).filter(|_| outcome.status != Status::Fail) {
+        return within_limits(pipeline, state, node, Route::Edge { to: to.clone() });
     }
     let edge = select_edge(pipeline, state, node, outcome);
     if let Some(edge) = edge {
@@ -170,7 +182,35 @@ fn is_asked_for(pipeline: &Pipeline, node: &Node, word: &str) -> bool {
 
 /// Whether a node does work of its own, which can be repeated.
 fn works(node: &Node) -> bool {
-    matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_))
+    let is_parallel = matches!(node.handler, HandlerKind::Parallel | HandlerKind::FanIn);
+    is_parallel || matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_))
+}
+
+/// Whether a node can resolve the conflicts of a merge: an agent, a command or a person, who may write.
+pub fn resolves(node: &Node) -> bool {
+    let acts = matches!(
+        node.handler,
+        HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::WaitHuman | HandlerKind::Custom(_)
+    );
+    acts && node.write != WritePolicy::Never
+}
+
+/// The edges a fan-out follows, each with a branch: those without a condition, and those whose condition holds.
+pub fn branches<'a>(pipeline: &'a Pipeline, state: &State, node: &Node) -> Vec<&'a Edge> {
+    let text = |key: &str| state.context.get(key).map(text_of).unwrap_or_default();
+    let status = Status::try_from(text("outcome")).unwrap_or(Status::Success);
+    let label = Some(text("preferred_label")).filter(|label| !label.is_empty());
+    let before = Outcome { preferred_label: label, ..Outcome::of(status) };
+    let lookup = |key: &str| lookup(pipeline, state, node, &before, key);
+    let usable = |edge: &&Edge| edge.max_visits.is_none_or(|max| taken(state, edge) < max);
+    let holds = |edge: &&Edge| edge.condition.as_ref().is_none_or(|condition| condition.eval(&lookup));
+    pipeline.outgoing(&node.id).filter(usable).filter(holds).collect()
+}
+
+/// Where a fan-out goes on when its branches have ended.
+fn join_after<'a>(state: &'a State, node: &Node) -> Option<&'a NodeId> {
+    let fan_out = state.fan_out.as_ref().filter(|fan_out| fan_out.node == node.id)?;
+    (node.handler == HandlerKind::Parallel).then_some(&fan_out.join)
 }
 
 /// The wait before the next attempt, if there is to be one.
@@ -231,7 +271,9 @@ fn of_step(pipeline: &Pipeline, state: &State, node: &Node, outcome: Outcome) ->
 /// then the heaviest and the lexically first unconditional edge. A failure follows only edges with a condition, save
 /// to a branch point and from it: passing failures on is what those are for.
 pub fn select_edge<'a>(pipeline: &'a Pipeline, state: &State, node: &Node, outcome: &Outcome) -> Option<&'a Edge> {
-    let usable = |edge: &&Edge| edge.max_visits.is_none_or(|max| taken(state, edge) < max);
+    // The other edges of a fan-out lead into its branches.
+    let is_way = |edge: &&Edge| node.handler != HandlerKind::Parallel || edge.condition.is_some();
+    let usable = |edge: &&Edge| is_way(edge) && edge.max_visits.is_none_or(|max| taken(state, edge) < max);
     let edges: Vec<&Edge> = pipeline.outgoing(&node.id).filter(usable).collect();
     let lookup = |key: &str| lookup(pipeline, state, node, outcome, key);
     let holds = |edge: &&Edge| edge.condition.as_ref().is_some_and(|condition| condition.eval(&lookup));
@@ -319,6 +361,18 @@ pub(crate) fn text_of(value: &Value) -> String {
 
 /// At the exit every gate the run has reached must be satisfied, and one that sent it back must have run again.
 fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -> Route {
+    // What a branch says of its gates counts once it is joined.
+    if state.is_branch {
+        return Route::Complete;
+    }
+    if !state.conflicts.is_empty() {
+        let of = |conflict: &WorktreeMergeConflict| {
+            let paths: Vec<RepoPath> = conflict.paths.iter().map(|path| path.path.clone()).collect();
+            format!("branch `{}` in {}", conflict.context, named(&paths))
+        };
+        let conflicts: Vec<String> = state.conflicts.iter().map(of).collect();
+        return Route::Fail { reason: format!("unresolved merge conflict: {}", conflicts.join("; ")) };
+    }
     if outcome.status == Status::Fail {
         return Route::Fail { reason: outcome.failure_reason.clone().unwrap_or_else(|| "the exit failed".into()) };
     }
@@ -391,13 +445,16 @@ fn largest_limit(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
     round.iter().filter_map(|id| pipeline.node(id)?.max_visits).max().unwrap_or(0)
 }
 
-/// `route`, unless it leads to a node the run has reached too often.
+/// `route`, unless it leads to a node the run has reached too often. A branch ends where it joins the others.
 fn within_limits(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
     let (Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to }) =
         &route
     else {
         return route;
     };
+    if state.join.as_ref() == Some(to) {
+        return Route::Join { to: to.clone() };
+    }
     let Some(target) = pipeline.node(to) else {
         return Route::Fail { reason: format!("`{}` leads to `{to}`, which is not a node", from.id) };
     };

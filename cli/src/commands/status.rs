@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::clock;
 use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::{Question, SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
-use pleach::event::PauseReason;
+use pleach::engine::{SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
 use pleach::git::Repo;
-use pleach::ids::{BranchName, CommitId, SessionId, TaskId};
+use pleach::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use pleach::step::shown_name;
 use pleach::text::{counted, shell_word};
 use pleach::workspace::target_of;
@@ -242,8 +241,9 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         let mut document = show::summary_json(summary);
         document["branch_at"] = json!(summary.branch_at(repo).map_err(|error| of_engine(&error))?);
         document["worktrees"] = json!(copies);
-        let asked = Question::waiting(&summary.pipeline, &summary.state);
-        document["question"] = asked.as_ref().map_or(Value::Null, question::json);
+        let asked = summary.questions();
+        document["question"] = asked.first().map_or(Value::Null, question::json);
+        document["questions"] = asked.iter().map(question::json).collect();
         document["go_on"] = resume_hint(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["failures"] = json!(view.failures());
@@ -281,8 +281,9 @@ fn details(
         (_, Some(node)) => format!(" at `{node}`"),
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
-    if let Some(asked) = Question::waiting(&summary.pipeline, &summary.state) {
-        fields.push(("question", show::plain(&asked.text)));
+    for asked in summary.questions() {
+        let branch = if asked.context == ContextId::main() { String::new() } else { format!(" ({})", asked.address()) };
+        fields.push(("question", format!("{}{branch}", show::plain(&asked.text))));
         fields.push(("choices", show::plain(&asked.choices_in_words())));
         fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
     }
@@ -296,8 +297,8 @@ fn details(
         fields.push(("base", format!("{}{target}", base.short())));
     }
     fields.extend(copies.into_iter().map(|path| ("worktree", path)));
-    let spent = spent(&summary.state.spent.total);
-    fields.push(("spent", format!("{} turns, {spent}", summary.state.turns)));
+    let spent = spent(&summary.spent);
+    fields.push(("spent", format!("{} turns, {spent}", summary.turns)));
     fields.push(("started", format!("{} ({} ago)", summary.started_at, show::age(summary.started_at, clock::now()))));
     fields
 }
@@ -323,12 +324,8 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
 /// The command that continues with a session that can continue.
 fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
-    let answer = match (summary.standing(), summary.node()) {
-        (SessionStatus::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
-            format!(" --answer {node}=CHOICE")
-        }
-        _ => String::new(),
-    };
+    let questions = summary.questions();
+    let answer: String = questions.iter().map(|asked| format!(" --answer {}=CHOICE", asked.address())).collect();
     let (command, tree) = match (&summary.state.task, &summary.started.task) {
         (Some(task), Some(of)) => {
             let over = task.landed.is_some() || summary.standing() == SessionStatus::Cancelled || summary.in_use;

@@ -27,12 +27,12 @@ impl AgentOutput {
         Self { words: shown && verbosity > 0, whole: verbosity > 1, waits: shown && verbosity >= 0 }
     }
 
-    /// Takes one event.
-    pub fn hear(&self, event: &Event) {
+    /// Takes one event. `branch` is what lines of its context begin with.
+    pub fn hear(&self, event: &Event, branch: &str) {
         match event {
             Event::AgentSpoke(spoke) if self.words => {
                 let message = Message::deserialize(&spoke.message);
-                message.iter().flat_map(|message| spoken(message, self.whole)).for_each(|line| say!("{line}"));
+                message.iter().flat_map(|message| spoken(message, self.whole)).for_each(|line| say!("{branch}{line}"));
             }
             Event::AgentWaits(waits) if self.waits => say::wait(waits.why.as_deref()),
             _ => {}

@@ -1,5 +1,6 @@
 //! The live line at the foot of a terminal: what is worked on, since when, and what it has cost.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -12,26 +13,64 @@ use crate::say;
 /// How often it moves.
 const TICK: Duration = Duration::from_millis(120);
 
-/// The current activity.
+/// What somebody works on.
 #[derive(Debug, Default, Clone)]
-pub struct Now {
+pub struct Doing {
     /// The task or the node.
     pub id: String,
     /// The step of the task, or who works on the node.
     pub step: String,
     /// Which attempt, from 1.
     pub attempt: u32,
+}
+
+impl Doing {
+    fn words(&self) -> String {
+        let attempt = (self.attempt > 1).then(|| format!("attempt {}", self.attempt));
+        let parts = [Some(self.id.clone()), Some(self.step.clone()), attempt];
+        parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// The current activity.
+#[derive(Debug, Default, Clone)]
+pub struct Now {
+    /// What each of those at work does, by the name of the task or the branch.
+    doing: BTreeMap<String, Doing>,
     /// The spending so far.
     pub spent: Amount,
 }
 
 impl Now {
-    /// `T003 · test · attempt 2 · 12.3k tokens, $0.12`
+    /// Somebody starts something.
+    pub fn start(&mut self, who: &str, doing: Doing) {
+        self.doing.insert(who.to_owned(), doing);
+    }
+
+    /// What somebody does changes.
+    pub fn update(&mut self, who: &str, change: impl FnOnce(&mut Doing)) {
+        if let Some(doing) = self.doing.get_mut(who) {
+            change(doing);
+        }
+    }
+
+    /// Somebody has ended.
+    pub fn end(&mut self, who: &str) {
+        self.doing.remove(who);
+    }
+
+    /// `T003 · test · attempt 2 · 12.3k tokens, $0.12`; of several, what each is at.
     fn words(&self) -> String {
-        let attempt = (self.attempt > 1).then(|| format!("attempt {}", self.attempt));
+        let doing = match self.doing.len() {
+            0 | 1 => self.doing.values().map(Doing::words).collect(),
+            // Who waits for its branches does nothing itself.
+            _ => {
+                let others = self.doing.iter().filter(|(who, _)| *who != "main");
+                others.map(|(who, doing)| format!("{who}: {}", doing.id)).collect::<Vec<_>>().join(", ")
+            }
+        };
         let spent = (self.spent.turns > 0).then(|| spent(&self.spent));
-        let parts = [Some(self.id.clone()), Some(self.step.clone()), attempt, spent];
-        parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
+        [Some(doing), spent].into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
     }
 }
 
@@ -141,9 +180,10 @@ mod tests {
 
     #[test]
     fn empty_parts_are_left_out() {
-        let mut now = Now { id: "T003".into(), step: "test".into(), attempt: 1, ..Now::default() };
+        let mut now = Now::default();
+        now.start("T003", Doing { id: "T003".into(), step: "test".into(), attempt: 1 });
         assert_eq!(now.words(), "T003 · test");
-        now.attempt = 2;
+        now.update("T003", |doing| doing.attempt = 2);
         now.spent = Amount { turns: 1, ..Amount::of_call(Usage { input: 12_345, ..Usage::default() }, Some(0.12)) };
         assert_eq!(now.words(), "T003 · test · attempt 2 · 12.3k tokens, $0.12");
     }

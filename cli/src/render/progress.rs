@@ -1,5 +1,6 @@
 //! A run while it continues: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::Session;
 use pleach::event::{Event, NodeExecution, Notification, Route, Snapshot};
-use pleach::ids::RepoPath;
+use pleach::ids::{ContextId, RepoPath};
 use pleach::plan::pipeline::HandlerKind;
-use pleach::text::counted;
+use pleach::text::{counted, named};
 
 use super::agent_output::AgentOutput;
-use super::live::Live;
+use super::live::{Doing, Live};
 use super::node::Workers;
 use super::stream::Stream;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
@@ -29,8 +30,10 @@ pub struct Progress {
     spoken: AgentOutput,
     live: Live,
     workers: Workers,
-    /// The cost of the running node so far.
-    node: Amount,
+    /// The cost of each context's running node so far.
+    nodes: BTreeMap<ContextId, Amount>,
+    /// The context of the event that is shown.
+    context: ContextId,
 }
 
 impl Progress {
@@ -44,7 +47,8 @@ impl Progress {
             spoken: AgentOutput::new(globals),
             live: Live::new(!quiet && std::io::stderr().is_terminal(), session.spent()),
             workers: Workers::of(session.pipeline(), session.agents()),
-            node: Amount::default(),
+            nodes: BTreeMap::new(),
+            context: ContextId::main(),
         }
     }
 
@@ -52,7 +56,8 @@ impl Progress {
     pub fn event(&mut self, told: &Notification) {
         let event = &told.recorded.event;
         self.json.iter_mut().for_each(|stream| stream.print(told));
-        self.spoken.hear(event);
+        self.context = told.by.as_ref().map_or_else(ContextId::main, |(_, context)| context.clone());
+        self.spoken.hear(event, &self.branch());
         if !self.quiet {
             self.show(event);
         }
@@ -72,7 +77,7 @@ impl Progress {
         self.live.draw();
         match event {
             Event::NodeStarted(node) => {
-                self.node = Amount::default();
+                self.nodes.insert(self.context.clone(), Amount::default());
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
                 let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
                 let handler = HandlerKind::from_type(&node.handler);
@@ -82,13 +87,12 @@ impl Progress {
                 if !passes && (self.verbose || !self.live.is_on()) {
                     self.line(format!("{} {} ({by}{visit}{again})", paint(BEGINS, "▸"), node.node_id));
                 }
-                self.live.set(|now| {
-                    (now.id, now.step, now.attempt) = (node.node_id.to_string(), by, node.attempt);
-                });
+                let (context, id) = (self.context.to_string(), node.node_id.to_string());
+                self.live.set(|now| now.start(&context, Doing { id, step: by, attempt: node.attempt }));
             }
             Event::AgentTurn(turn) => {
                 let amount = Amount::of_turn(turn);
-                self.node += amount;
+                *self.nodes.entry(self.context.clone()).or_default() += amount;
                 self.live.set(|now| now.spent += amount);
                 let files = turn.files_written.values().flatten();
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
@@ -102,6 +106,25 @@ impl Progress {
                 self.line(question::answered(answer));
             }
             Event::NodeExecution(node) => self.ended(node),
+            Event::ParallelStarted(parallel) => {
+                let names: Vec<&str> = parallel.branches.iter().map(|branch| branch.context.as_str()).collect();
+                self.line(format!("{} {} ({})", paint(BEGINS, "⑂"), parallel.node_id, names.join(", ")));
+            }
+            Event::ParallelBranchCompleted(branch) => {
+                self.live.set(|now| now.end(branch.context.as_str()));
+                if branch.stopped {
+                    self.line(format!("{} branch {} stopped", paint(FAINT, "■"), branch.context));
+                }
+            }
+            Event::WorktreeMergeConflict(conflict) => {
+                let paths: Vec<&RepoPath> = conflict.paths.iter().map(|path| &path.path).collect();
+                self.line(format!(
+                    "{} conflict with branch {} in {}",
+                    paint(BAD, "✗"),
+                    conflict.context,
+                    named(&paths)
+                ));
+            }
             _ => {}
         }
     }
@@ -130,20 +153,30 @@ impl Progress {
             Route::FailureTarget { to } | Route::Restart { to } => format!(" ↺ {to}"),
             Route::GateRetry { gate, to } => format!(" ↺ {to} (gate {gate})"),
             Route::Retry => format!(" ↺ attempt {}", node.attempt + 1),
+            Route::Join { to } => format!(" ⇥ {to}"),
             Route::Complete | Route::Fail { .. } => String::new(),
         };
         let mark = if node.outcome.status.is_success() { paint(GOOD, "✓") } else { paint(BAD, "✗") };
         let status = if node.outcome.status.is_success() { String::new() } else { format!(" {}", node.outcome.status) };
-        let spent = match self.node.turns {
+        let used = self.nodes.remove(&self.context).unwrap_or_default();
+        let spent = match used.turns {
             0 => String::new(),
-            turns => format!(", {}, {}", counted(turns, "turn"), spent(&self.node)),
+            turns => format!(", {}, {}", counted(turns, "turn"), spent(&used)),
         };
         self.line(format!("{mark} {}{status} {took}{spent}{why}{next}", node.node_id));
     }
 
-    /// A line that stays.
+    /// A line that stays. What a branch does is named after it.
     fn line(&self, text: String) {
-        say!("{text}");
+        say!("{}{text}", self.branch());
+    }
+
+    /// What lines of a branch begin with.
+    fn branch(&self) -> String {
+        match self.context == ContextId::main() {
+            true => String::new(),
+            false => format!("{} ", paint(FAINT, &format!("{} │", self.context))),
+        }
     }
 
     /// Takes the live line away.

@@ -101,6 +101,7 @@ pub fn json(question: &Question) -> Value {
     let choices =
         question.shown().map(|choice| json!({"key": choice.key, "label": choice.label, "target": choice.target}));
     json!({
+        "context": question.context,
         "node": question.node,
         "visit": question.visit,
         "type": question.kind.as_str(),

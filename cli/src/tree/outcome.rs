@@ -72,17 +72,20 @@ pub fn print_outcome(
             stall_hints(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
         }
         TreeEnded::OutOfBudget { why } => out.line(head(format!("stopped: {why}"))),
-        TreeEnded::Paused(Pause { question: Some(question), .. }) => {
+        TreeEnded::Paused(Pause { questions, .. }) if !questions.is_empty() => {
             let task = last_begun.map(|task| format!("{task} ")).unwrap_or_default();
-            let gate = &question.node;
-            out.line(head(format!("paused: {task}waits for an answer at `{gate}`")))?;
-            out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
-            question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
-            if let Some(work) = &question.work {
-                let diff = crate::next_commands::about(globals, dir, &format!("diff {}", work.session), None);
-                out.line(format!("look:    {diff}"))?;
+            for question in questions {
+                let gate = question.address();
+                out.line(head(format!("paused: {task}waits for an answer at `{gate}`")))?;
+                out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
+                question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
+                if let Some(work) = &question.work {
+                    let diff = crate::next_commands::about(globals, dir, &format!("diff {}", work.session), None);
+                    out.line(format!("look:    {diff}"))?;
+                }
+                out.line(format!("answer:  {}", answering(globals, &gate)))?;
             }
-            out.line(format!("answer:  {}", answering(globals, gate)))
+            Ok(())
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(head(format!("paused: {why}"))),
         TreeEnded::Paused(_) => {
@@ -183,11 +186,12 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
             json!({"ended": "stalled", "blocked": blocked})
         }
         TreeEnded::OutOfBudget { why } => json!({"ended": "out_of_budget", "reason": why}),
-        TreeEnded::Paused(Pause { question: Some(question), .. }) => {
+        TreeEnded::Paused(Pause { questions, .. }) if !questions.is_empty() => {
+            let question = &questions[0];
             let choices: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
             json!({
-                "ended": "paused", "gate": question.node, "question": question.text, "choices": choices,
-                "answer": answering(globals, &question.node),
+                "ended": "paused", "gate": question.address(), "question": question.text, "choices": choices,
+                "answer": answering(globals, &question.address()),
             })
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),

@@ -1,23 +1,24 @@
 //! The progress of a run over a tree.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::tree::TreePlan;
 use pleach::event::{Event, Notification, StepFinished, TaskLanded, TaskStarted};
-use pleach::ids::TaskId;
+use pleach::ids::{SessionId, TaskId};
 use pleach::progress::Progress;
 use pleach::step::{reason_of, shown_name};
 use pleach::text::{counted, listed};
 
 use crate::globals::Globals;
 use crate::render::agent_output::AgentOutput;
-use crate::render::live::Live;
+use crate::render::live::{Doing, Live};
 use crate::render::question;
 use crate::render::session::plain;
 use crate::render::stream::Stream;
-use crate::render::style::{BAD, BEGINS, GOOD, paint};
+use crate::render::style::{BAD, BEGINS, FAINT, GOOD, paint};
 use crate::render::tree::{renamed, short_ids};
 use crate::say;
 
@@ -31,8 +32,8 @@ pub struct TreeProgress {
     live: Live,
     /// The task that was started last.
     task: Option<TaskId>,
-    /// Its attempt, in its budget.
-    attempt: u32,
+    /// The tasks that are worked, by session, with the attempt in its budget.
+    working: BTreeMap<SessionId, (TaskId, u32)>,
     all: usize,
     done: usize,
 }
@@ -50,7 +51,7 @@ impl TreeProgress {
             spoken: AgentOutput::new(globals),
             live,
             task: None,
-            attempt: 1,
+            working: BTreeMap::new(),
             all,
             done: 0,
         }
@@ -103,12 +104,16 @@ impl TreeProgress {
         self.live.draw();
         let event = &told.recorded.event;
         self.json.iter_mut().for_each(|stream| stream.print(told));
-        self.spoken.hear(event);
+        self.spoken.hear(event, &self.speaker(told));
+        let session = told.by.as_ref().map(|(session, _)| session);
+        let task = session.and_then(|session| self.working.get(session)).map(|(task, _)| task.to_string());
+        let task = task.unwrap_or_default();
         match event {
             Event::RunStarted(run) => self.detail(format!("run started ({})", run.commit.short())),
             Event::TaskStarted(started) => self.began(started),
             Event::TaskLanded(task) => {
                 self.count(task.done);
+                self.live.set(|now| now.end(task.task.as_str()));
                 self.line(format!("  {} ({})", landed(plan, task), task.commit.short()));
             }
             Event::PhaseMerged(phase) => {
@@ -120,12 +125,13 @@ impl TreeProgress {
                 self.line(question::answered(answer));
             }
             Event::AttemptStarted(attempt) => {
-                self.attempt = attempt.number;
-                self.live.set(|now| now.attempt = attempt.number);
+                let working = session.and_then(|session| self.working.get_mut(session));
+                working.into_iter().for_each(|(_, number)| *number = attempt.number);
+                self.live.set(|now| now.update(&task, |doing| doing.attempt = attempt.number));
             }
-            Event::StepFinished(step) => self.line(self.step(step)),
+            Event::StepFinished(step) => self.line(self.step(step, session)),
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
-                self.live.set(|now| now.step = node.node_id.to_string());
+                self.live.set(|now| now.update(&task, |doing| doing.step = node.node_id.to_string()));
             }
             Event::AgentTurn(turn) => {
                 self.live.set(|now| now.spent += Amount::of_turn(turn));
@@ -143,10 +149,12 @@ impl TreeProgress {
 
     fn began(&mut self, started: &TaskStarted) {
         let TaskStarted { task, session, number, of, .. } = started;
-        self.attempt = number.unwrap_or(1);
+        let (id, attempt) = (task.to_string(), number.unwrap_or(1));
+        // The session of a task takes the place of the one before it.
+        self.working.retain(|_, (other, _)| other != task);
+        self.working.insert(session.clone(), (task.clone(), attempt));
         self.task = Some(task.clone());
-        let attempt = self.attempt;
-        self.live.set(|now| (now.id, now.step, now.attempt) = (task.to_string(), String::new(), attempt));
+        self.live.set(|now| now.start(&id, Doing { id: id.clone(), step: String::new(), attempt }));
         let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
         let how = if started.resumed { "resumes" } else { "begins" };
         let (mark, name) = (paint(BEGINS, "▸"), shown_name(&started.title));
@@ -154,12 +162,22 @@ impl TreeProgress {
     }
 
     /// A step in one line: of which task, what came of it, in which attempt, in which commit, and why where it failed.
-    fn step(&self, step: &StepFinished) -> String {
-        let attempt = if self.attempt > 1 { format!(", attempt {}", self.attempt) } else { String::new() };
+    fn step(&self, step: &StepFinished, session: Option<&SessionId>) -> String {
+        let attempt = session.and_then(|session| self.working.get(session)).map_or(1, |(_, attempt)| *attempt);
+        let attempt = if attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
         let why = reason_of(step).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
         let style = if step.failed_attempt() || step.status == "failed" { BAD } else { GOOD };
         let status = paint(style, &step.status);
         format!("  {} {status}{attempt} ({}){why}", step.task, step.git_sha.short())
+    }
+
+    /// What lines of an agent begin with, where several tasks are worked at once.
+    fn speaker(&self, told: &Notification) -> String {
+        let task = told.by.as_ref().and_then(|(session, _)| self.working.get(session)).map(|(task, _)| task);
+        match task.filter(|_| self.working.len() > 1) {
+            Some(task) => format!("{} ", paint(FAINT, &format!("{task} │"))),
+            None => String::new(),
+        }
     }
 
     /// Takes the live line away.

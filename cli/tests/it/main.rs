@@ -25,6 +25,7 @@ mod inspect;
 mod matrix;
 mod named_agents;
 mod orchestra;
+mod parallel;
 mod planted_files;
 mod programs;
 mod providers;

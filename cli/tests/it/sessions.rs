@@ -185,9 +185,16 @@ impl Story {
     /// Reads the record of a session.
     #[track_caller]
     pub fn of(env: &TestEnv, repo: &Path, session: &str) -> Self {
-        let name = format!("refs/pleach/sessions/{session}/main");
-        let chain =
-            env.git_in(repo, &["log", "--first-parent", "--reverse", "--grep=^Pleach-Record: ", "--format=%H", &name]);
+        Self::in_context(env, repo, session, "main")
+    }
+
+    /// Reads what a context of a session has recorded itself.
+    #[track_caller]
+    pub fn in_context(env: &TestEnv, repo: &Path, session: &str, context: &str) -> Self {
+        let name = format!("refs/pleach/sessions/{session}/{context}");
+        let (record, own) = ("--grep=^Pleach-Record: ", format!("--grep=^Pleach-Context: {context}$"));
+        let args = ["log", "--first-parent", "--reverse", "--all-match", record, &own, "--format=%H", &name];
+        let chain = env.git_in(repo, &args);
         let commits: Vec<String> = chain.lines().map(str::to_owned).collect();
         let paths: Vec<String> = commits.iter().map(|commit| format!("{commit}:events.json")).collect();
         let texts = blobs(env, repo, &paths);

@@ -29,13 +29,13 @@ pub struct Pause {
     pub node: Option<NodeId>,
     /// Details of the reason, if there are any.
     pub why: Option<String>,
-    /// The open question, if the session waits for a person.
-    pub question: Option<Box<Question>>,
+    /// The open questions, if the session waits for a person: one for each context that waits.
+    pub questions: Vec<Question>,
 }
 
 impl Pause {
     /// An interruption between two pieces of work.
     pub(crate) fn interrupted() -> Self {
-        Self { reason: PauseReason::Interrupted, node: None, why: None, question: None }
+        Self { reason: PauseReason::Interrupted, node: None, why: None, questions: Vec::new() }
     }
 }

@@ -19,6 +19,7 @@ use crate::event::{AgentSpoke, AgentWaits, Event, Notification, Recorded, Warnin
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
 use crate::llm::{Message, Pricing};
+use crate::plan::parallel::FanInPolicy;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::Cancel;
 use crate::process::sandbox::SandboxPolicy;
@@ -64,7 +65,13 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Whether an agent runs this node.
     pub(super) fn is_of_agent(&self, node: &Node) -> bool {
-        node.handler == HandlerKind::Codergen && !self.handlers.contains_key(node.handler.as_str())
+        let judges = node.fan_in.as_ref().is_some_and(|rules| rules.policy == FanInPolicy::Judge);
+        (node.handler == HandlerKind::Codergen || judges) && !self.handlers.contains_key(node.handler.as_str())
+    }
+
+    /// Whether a node is a fan-out of pleach's own.
+    pub(super) fn is_fan_out(&self, node: &Node) -> bool {
+        node.handler == HandlerKind::Parallel && !self.handlers.contains_key(node.handler.as_str())
     }
 
     /// Publishes an event of a whole tree, without secrets.

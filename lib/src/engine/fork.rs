@@ -2,61 +2,37 @@
 //! loses nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::context::{Context, OpenedContext};
 use super::locks::worktree_lock;
 use super::recorded::recorded_state;
-use super::{Error, Session, start};
-use crate::clock;
-use crate::engine::context::{begin_node, recording, worktrees};
-use crate::event::{ContextForked, Event, ForkKind, Recorded};
-use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName};
+use super::{Error, Session};
+use crate::event::{ContextForked, Event, Recorded};
+use crate::ids::{CommitId, ContextId};
 use crate::record::{self, Batch, History, Recorder, context_ref};
-use crate::state::State;
+use crate::state::{FanOut, State};
 use crate::workspace::{Lock, branch_ref};
 
 /// Where a context starts: the record of the fork, and the state folded up to it.
-struct ForkOrigin {
-    record: CommitId,
-    told: Recorded,
-    state: State,
+pub(super) struct ForkOrigin {
+    pub record: CommitId,
+    pub told: Recorded,
+    pub state: State,
 }
 
-/// Forks a context at a node, with its own branch and worktree.
-pub async fn fork_context(session: &mut Session, from: &ContextId, node: &NodeId) -> Result<ContextId, Error> {
-    if session.plan.pipeline.node(node).is_none() {
-        return Err(Error::Worker { node: node.clone(), why: "the pipeline has no such node".into() });
-    }
-    let context = tokio::task::block_in_place(|| {
-        let parent = session.context_mut(from);
-        let context = parent.state.fork_name(node);
-        let forked = ContextForked {
-            from: from.clone(),
-            context: context.clone(),
-            kind: ForkKind::Parallel,
-            node_id: node.clone(),
-            base: parent.state.work.clone(),
-            branches: fork_branches(parent, &context)?,
-            extra: Default::default(),
-        };
-        let lock = worktree_lock(&session.repo, &session.plan.id, &context)?;
-        let origin = record_fork(session.context_mut(from), forked)?;
-        let child = begin_fork(session, from, origin, lock)?;
-        session.add(child);
-        Ok::<_, Error>(context)
-    })?;
-    let made = worktrees::make_copy(session.context_mut(&context)).await;
-    start::pause_if_interrupted(session, made)?;
-    Ok(context)
-}
-
-/// Opens all forked contexts, and recursively those forked from them.
+/// Opens the branches of fan-outs that are not over, and recursively those forked from them. Of the other contexts only
+/// the spending still counts.
 pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, Lock>) -> Result<(), Error> {
     let mut parents = vec![session.root_id().clone()];
     while let Some(parent) = parents.pop() {
-        let forks: Vec<ContextForked> = session.context(&parent).state.forks.values().cloned().collect();
-        for fork in forks {
+        let state = Arc::clone(&session.context(&parent).state);
+        for fork in state.forks.values() {
             let id = fork.context.clone();
+            if !is_open(state.fan_out.as_ref(), &id) {
+                close_fork(session, &id)?;
+                continue;
+            }
             let lock = match locks.remove(&id) {
                 Some(lock) => lock,
                 None => worktree_lock(&session.repo, &session.plan.id, &id)?,
@@ -66,9 +42,32 @@ pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, L
             for branch in fork.branches.values() {
                 session.repo.refs().remove_stale_lock(&branch_ref(branch))?;
             }
-            let child = open_fork(session, &parent, &fork, lock)?;
+            let child = open_fork(session, &parent, fork, lock)?;
             session.add(child);
             parents.push(id);
+        }
+    }
+    Ok(())
+}
+
+fn is_open(fan_out: Option<&FanOut>, context: &ContextId) -> bool {
+    let open = fan_out.filter(|fan_out| !fan_out.is_over);
+    open.and_then(|fan_out| fan_out.branch(context)).is_some_and(|branch| branch.ended.is_none())
+}
+
+/// Counts what a context has spent that has ended, and those forked from it.
+fn close_fork(session: &mut Session, context: &ContextId) -> Result<(), Error> {
+    let mut closed = vec![context.clone()];
+    while let Some(context) = closed.pop() {
+        match History::newest_in(&session.repo, &session.plan.id, &context) {
+            Ok(history) => {
+                let state = recorded_state(&history, &session.plan.pipeline)?;
+                closed.extend(state.forks.keys().cloned());
+                session.count_closed(context, state.spent);
+            }
+            // It was forked and never started.
+            Err(record::Error::Missing { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())
@@ -96,7 +95,7 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
         Err(record::Error::Missing { .. }) => {
             let history = History::all_in(&session.repo, &session.plan.id, parent)?;
             let origin = origin(session, &history, fork)?;
-            begin_fork(session, parent, origin, lock)
+            begin_fork(session.context(parent), origin, lock)
         }
         Err(error) => Err(error.into()),
     }
@@ -120,39 +119,19 @@ fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<
 
 /// Writes the first record of a context. Text and date come from its parent's record, so that it is the same whenever
 /// it is written.
-fn begin_fork(session: &Session, parent: &ContextId, origin: ForkOrigin, lock: Lock) -> Result<Context, Error> {
+pub(super) fn begin_fork(parent: &Context, origin: ForkOrigin, lock: Lock) -> Result<Context, Error> {
     let ForkOrigin { record, told, mut state } = origin;
     let messages = state.messages;
     state.apply(&told)?;
-    let mut recorder = session.context(parent).recorder.fork(state.id.clone(), (record, messages));
+    let mut recorder = parent.recorder.fork(state.id.clone(), (record, messages));
     let batch = Batch {
-        summary: format!("fork {} from {parent}", state.id),
-        work: state.base.values().copied().collect(),
+        summary: format!("fork {} from {}", state.id, parent.id),
+        work: state.base.get(&parent.plan.record_repo).copied().into_iter().collect(),
         events: vec![told],
         ..Batch::default()
     };
-    recorder.append(session.repo.writer(), &batch)?;
+    recorder.append(parent.repo.writer(), &batch)?;
     let (id, written) = (state.id.clone(), batch.events);
-    Ok(session.new_context(OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written }))
-}
-
-/// The branches of a fork of this context.
-fn fork_branches(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
-    let beside = |(repo, branch): (&RepoName, &BranchName)| {
-        let branch = BranchName::new(format!("{branch}--{context}"));
-        Ok((repo.clone(), branch.map_err(|error| Error::Name(error.to_string()))?))
-    };
-    parent.plan.started.branches.iter().map(beside).collect()
-}
-
-/// Records the fork in the parent.
-fn record_fork(context: &mut Context, forked: ContextForked) -> Result<ForkOrigin, Error> {
-    let batch = Batch {
-        summary: format!("fork {} at {}", forked.context, forked.node_id),
-        work: forked.base.values().copied().collect(),
-        ..Batch::default()
-    };
-    let told = Recorded { at: clock::now(), event: forked.into() };
-    recording::record(context, batch, vec![told.event.clone()], told.at)?;
-    Ok(ForkOrigin { record: begin_node::newest_record(context), told, state: State::clone(&context.state) })
+    let opened = OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written };
+    Ok(Context::new(Arc::clone(&parent.engine), parent.repo.clone(), Arc::clone(&parent.plan), opened))
 }

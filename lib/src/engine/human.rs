@@ -9,9 +9,9 @@ use super::Error;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
 use crate::git::FileStat;
-use crate::ids::{NodeId, SessionId};
+use crate::ids::{ContextId, NodeId, SessionId};
 use crate::plan::label::choice;
-use crate::plan::pipeline::{Node, Pipeline, QuestionKind};
+use crate::plan::pipeline::{HandlerKind, Node, Pipeline, QuestionKind};
 use crate::process::Cancel;
 use crate::route::normalise_label;
 use crate::state::{Phase, State};
@@ -31,6 +31,8 @@ pub struct Choice {
 /// The question of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
+    /// The context that asks.
+    pub context: ContextId,
     /// The gate.
     pub node: NodeId,
     /// The number of the visit to the gate.
@@ -82,14 +84,28 @@ impl Question {
         let unlabelled = || pipeline.outgoing(&node.id).position(|edge| edge.label.is_empty());
         let free = marked.or_else(unlabelled).or(Some(0)).filter(|_| kind == QuestionKind::Freeform);
         let (text, timeout) = (node.label.clone(), node.timeout);
-        Self { node: node.id.clone(), visit, kind, text, choices, free, default, timeout, work: None }
+        let (context, node) = (ContextId::main(), node.id.clone());
+        Self { context, node, visit, kind, text, choices, free, default, timeout, work: None }
     }
 
-    /// The question a session waits with, according to its record.
-    pub fn waiting(pipeline: &Pipeline, state: &State) -> Option<Self> {
-        let waits = matches!(state.phase, Phase::Paused { reason: PauseReason::WaitsForPerson, .. });
-        let gate = pipeline.node(state.next_node().filter(|_| waits)?)?;
-        Some(Self::of(pipeline, gate, state.visits(&gate.id)))
+    /// The questions a session waits with, by the states of its root and of its open branches.
+    pub fn waiting<'s>(pipeline: &Pipeline, root: &State, branches: impl IntoIterator<Item = &'s State>) -> Vec<Self> {
+        if !matches!(root.phase, Phase::Paused { reason: PauseReason::WaitsForPerson, .. }) {
+            return Vec::new();
+        }
+        let asks = |state: &State| {
+            let gate = pipeline.node(state.next_node()?).filter(|node| node.handler == HandlerKind::WaitHuman)?;
+            Some(Self { context: state.id.clone(), ..Self::of(pipeline, gate, state.visits(&gate.id)) })
+        };
+        asks(root).into_iter().chain(branches.into_iter().filter_map(asks)).collect()
+    }
+
+    /// The gate as `--answer` names it: with its context, if it is in a branch.
+    pub fn address(&self) -> String {
+        match self.context == ContextId::main() {
+            true => self.node.to_string(),
+            false => format!("{}/{}", self.context, self.node),
+        }
     }
 
     /// Parses an answer: a choice, a choice with a comment (`choice: comment`), or free text if the gate asks for it.
@@ -308,7 +324,7 @@ impl Interviewer for Nobody {
 pub struct PreparedAnswers<I> {
     answers: BTreeMap<String, GivenAnswers>,
     /// The index of the next answer, by gate.
-    next: Mutex<BTreeMap<NodeId, usize>>,
+    next: Mutex<BTreeMap<String, usize>>,
     then: I,
 }
 
@@ -341,12 +357,17 @@ impl<I: Interviewer> PreparedAnswers<I> {
 
     /// Takes the next answer to a question, if one is left.
     fn take(&self, question: &Question) -> Option<&str> {
-        let (answers, first) = match self.answers.get(question.node.as_str())? {
+        let address = question.address();
+        let (address, given) = match self.answers.get(&address) {
+            Some(given) => (address, given),
+            None => (question.node.to_string(), self.answers.get(question.node.as_str())?),
+        };
+        let (answers, first) = match given {
             GivenAnswers::Next(answers) => (answers, 0),
             GivenAnswers::Each(answers) => (answers, question.visit.saturating_sub(1) as usize),
         };
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = next.entry(question.node.clone()).or_insert(first);
+        let next = next.entry(address).or_insert(first);
         let answer = answers.get(*next)?;
         *next += 1;
         Some(answer)

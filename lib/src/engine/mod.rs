@@ -10,6 +10,7 @@
 //! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share, `recorded` both read from its record |
 //! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and stop requests |
 //! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that start from another |
+//! | What do parallel branches do? | `fan_out` forks, records and ends them; `branches` knows which run; `worker/join` brings them together by `merging`; `context/conflicts` takes what a node has resolved |
 //! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` makes its record, `context/recording` writes the record and then moves the branch |
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` events folded but not yet written |
 //! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `recorded_facts` what the record says, `work` the work derived from both, `setup` and `place` where; `worker/dispatch` runs it by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
@@ -22,6 +23,7 @@
 //! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `locks` |
 
 mod bounds;
+mod branches;
 mod broadcast;
 mod budget;
 mod cancel;
@@ -31,11 +33,13 @@ mod engine;
 mod error;
 mod executor;
 mod export;
+mod fan_out;
 mod fork;
 mod handler;
 mod human;
 pub mod landing;
 mod locks;
+mod merging;
 mod orphans;
 mod pause_request;
 mod pausing;
@@ -71,7 +75,6 @@ pub use executor::{
     AgentWork, AssignedWork, Assignment, Conversation, Executor, NodeStart, Offered, Recording, Work, WorkWatch,
 };
 pub use export::ExportError;
-pub use fork::fork_context;
 pub use handler::{Handler, HandlerContext};
 pub use human::{
     AutoApprove, Choice, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Nobody, PreparedAnswers, Question,

@@ -5,29 +5,31 @@
 //! its worker is answered once it is back, which is never before the record is on disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::branches::{self, Branches};
 use super::budget::{BudgetVerdict, unpriced_in};
 use super::context::{Context, NodeBegin, NodeEnd, RecordedTurn, history};
 use super::ended::SessionEnded;
 use super::executor::{AssignedWork, Assignment, Conversation, Running, is_told_of_the_run};
+use super::fan_out::{self, FanOutBegin};
 use super::worker::{NodeFinished, Stopped, TurnAnswer, WorkerReport};
 use super::{Error, Pause, Question, Session, pausing};
 use crate::budget::{Allowance, Exceeded};
 use crate::clock;
 use crate::engine::budget::spending;
-use crate::engine::context::{begin_node, end_node, recording, turn};
+use crate::engine::context::{begin_node, end_node, recording, turn, worktrees};
 use crate::engine::executor::work;
-use crate::event::PauseReason;
+use crate::event::{Outcome, PauseReason};
 use crate::ids::{ContextId, NodeId};
 use crate::plan::pipeline::{HandlerKind, Node};
-use crate::route::{self, Action};
+use crate::route::{self, Action, FanOutVerdict};
 use crate::state::{Phase, State, Visit};
-use crate::workspace::{self};
+use crate::workspace::{self, Workspace};
 
 /// Capacity of the channel of reports.
 const REPORTS: usize = 64;
@@ -46,6 +48,7 @@ pub(super) struct Pump<'a> {
     waiting: VecDeque<(ContextId, AwayResult)>,
     /// Reports that arrived while their context was away: a worker only waits for an answer to a turn.
     early: VecDeque<(ContextId, WorkerReport)>,
+    branches: Branches,
 }
 
 /// A started node.
@@ -55,6 +58,9 @@ struct Begins {
     conversation: Conversation,
     /// Its worker, once the start is recorded.
     worker: Option<Running>,
+    /// Its branches are what runs.
+    is_fan_out: bool,
+    begun: Instant,
 }
 
 /// Why a context does not continue.
@@ -79,6 +85,14 @@ struct AwayContext {
 
 /// What a context did while it was away.
 enum AwayResult {
+    /// It has its worktrees.
+    Made,
+    /// It was to stop while they were made.
+    Interrupted,
+    /// Its fan-out was started.
+    FannedOut(FanOutBegin),
+    /// It has recorded how these branches ended.
+    BranchesEnded(Vec<ContextId>),
     /// It wrote its pending events.
     Flushed,
     /// It started a node.
@@ -92,6 +106,7 @@ enum AwayResult {
 impl<'a> Pump<'a> {
     pub(super) fn new(session: &'a mut Session) -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
+        let branches = Branches::of(session);
         Self {
             session,
             sender,
@@ -101,6 +116,7 @@ impl<'a> Pump<'a> {
             halted: BTreeMap::new(),
             waiting: VecDeque::new(),
             early: VecDeque::new(),
+            branches,
         }
     }
 
@@ -122,7 +138,8 @@ impl<'a> Pump<'a> {
         loop {
             self.session.announce();
             let wake = self.start_all()?;
-            if self.running.is_empty() && self.jobs.is_empty() && self.waiting.is_empty() && wake.is_none() {
+            self.advance_fan_outs()?;
+            if self.is_still() && wake.is_none() {
                 if let Some(ended) = tokio::task::block_in_place(|| ended(self.session))? {
                     return Ok(ended);
                 }
@@ -149,6 +166,10 @@ impl<'a> Pump<'a> {
         let is_stopped = self.session.plan.cancel.is_stopped();
         for id in self.idle() {
             let action = self.next(&id);
+            if action.is_some() && !is_stopped && self.session.context(&id).workspace.is_none() {
+                self.start_branch(&id)?;
+                continue;
+            }
             let context = self.session.context(&id);
             // The end of a node is written with the start of the next node that does something, or with the end of the
             // session.
@@ -177,28 +198,23 @@ impl<'a> Pump<'a> {
     fn idle(&self) -> Vec<ContextId> {
         let is_idle = |id: &&ContextId| {
             let waits = self.waiting.iter().any(|(context, _)| context == *id);
-            !self.running.contains_key(*id) && !self.halted.contains_key(*id) && !waits
+            let is_open = !self.halted.contains_key(*id) && !self.branches.is_stopping(id);
+            !self.running.contains_key(*id) && is_open && !waits
         };
         self.session.contexts().map(|context| &context.id).filter(is_idle).cloned().collect()
     }
 
-    /// What a context does next. The root reaches its exit only after its branches have reached theirs.
+    /// What a context does next.
     fn next(&self, id: &ContextId) -> Option<Action> {
         let states: Vec<&State> = self.session.contexts().map(|context| &*context.state).collect();
         let actions = route::next(&states, clock::now());
-        let action = actions.into_iter().find(|(context, _)| context == id).map(|(_, action)| action)?;
-        let is_exit = |visit: &Visit| {
-            let node = self.session.plan.pipeline.node(&visit.node);
-            node.is_some_and(|node| node.handler == HandlerKind::Exit)
-        };
-        match &action {
-            Action::Start(visit)
-                if id == self.session.root_id() && is_exit(visit) && self.session.has_open_branches() =>
-            {
-                None
-            }
-            _ => Some(action),
-        }
+        actions.into_iter().find(|(context, _)| context == id).map(|(_, action)| action)
+    }
+
+    /// Whether nothing goes on. A fan-out goes on as long as one of its branches does.
+    fn is_still(&self) -> bool {
+        let fan_outs_only = self.running.values().all(|begins| begins.is_fan_out);
+        fan_outs_only && self.jobs.is_empty() && self.waiting.is_empty()
     }
 
     /// Sends a context away for work that may block.
@@ -234,7 +250,13 @@ impl<'a> Pump<'a> {
         }
         let verdict = spending::verdict(self.session, over);
         let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
-        self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None });
+        let is_fan_out = self.session.engine.is_fan_out(&node);
+        let begun = Instant::now();
+        self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None, is_fan_out, begun });
+        if is_fan_out {
+            self.away(id, move |context| fan_out::begin(context, &at.0, &at.1, continues).map(AwayResult::FannedOut));
+            return Ok(());
+        }
         let limits = (allowance, verdict);
         self.away(id, move |context| {
             begin_node::begin(context, &at.0, &at.1, continues, &told, limits).map(AwayResult::Begun)
@@ -248,7 +270,7 @@ impl<'a> Pump<'a> {
             self.early.push_back((id.clone(), report));
             return Ok(());
         }
-        let Some(Begins { node, visit, conversation, worker: Some(worker) }) = self.running.get(id) else {
+        let Some(Begins { node, visit, conversation, worker: Some(worker), .. }) = self.running.get(id) else {
             return Err(self.lost(id, "a report of a node that was not begun".into()));
         };
         let (node, visit, conversation) = (node.clone(), visit.clone(), conversation.clone());
@@ -267,7 +289,9 @@ impl<'a> Pump<'a> {
                     return self.set_up(Assignment { job: AssignedWork::Node, ..assignment }, *finished);
                 }
                 self.away(id, move |context| {
-                    end_node::node_ended(context, &node, &visit, *finished, &conversation).map(AwayResult::Ended)
+                    let end = end_node::node_ended(context, &node, &visit, *finished, &conversation)?;
+                    fan_out::clean_up(context)?;
+                    Ok(AwayResult::Ended(end))
                 });
             }
             WorkerReport::Lost(why) => return Err(Error::Worker { node: node.id, why }),
@@ -296,11 +320,29 @@ impl<'a> Pump<'a> {
 
     fn go_on(&mut self, id: &ContextId, after: AwayResult) -> Result<(), Error> {
         match after {
-            AwayResult::Flushed => {}
-            AwayResult::Begun(NodeBegin::Passed(end)) | AwayResult::Ended(end) => {
+            AwayResult::Flushed | AwayResult::Made => {}
+            AwayResult::Interrupted => drop(self.halted.insert(id.clone(), Halt::interrupted())),
+            AwayResult::FannedOut(FanOutBegin::Forked(children)) => {
+                if let Some(workspace) = &mut self.session.context_mut(id).workspace {
+                    workspace.release();
+                }
+                children.into_iter().for_each(|child| self.session.add(child));
+            }
+            AwayResult::BranchesEnded(ended) => {
+                for branch in ended {
+                    self.close_branch(&branch)?;
+                }
+            }
+            AwayResult::FannedOut(FanOutBegin::Ended(end))
+            | AwayResult::Begun(NodeBegin::Passed(end))
+            | AwayResult::Ended(end) => {
                 self.running.remove(id);
-                if let NodeEnd::Pauses { reason, why, error } = end {
-                    self.halted.insert(id.clone(), Halt::Pauses { reason, why, error });
+                match end {
+                    NodeEnd::Pauses { .. } if self.branches.is_stopping(id) => {}
+                    NodeEnd::Pauses { reason, why, error } => {
+                        self.halted.insert(id.clone(), Halt::Pauses { reason, why, error });
+                    }
+                    NodeEnd::GoesOn => {}
                 }
             }
             AwayResult::Begun(NodeBegin::Started(assignment, known)) => {
@@ -325,8 +367,113 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
+    /// Starts a branch, if there is room beside the others: it gets its worktrees.
+    fn start_branch(&mut self, id: &ContextId) -> Result<(), Error> {
+        let halted = &self.halted;
+        if !self.branches.start(self.session, id, |id| halted.contains_key(id)) {
+            return Ok(());
+        }
+        let Some((parent, fan_out)) = branches::fan_out_of(self.session, id) else { return Ok(()) };
+        let is_shared = fan_out.branch(id).is_some_and(|branch| branch.of.read_only);
+        let (parent, node) = (self.session.context(parent), fan_out.node.clone());
+        let shared = parent.workspace.as_ref().filter(|_| is_shared).map(Workspace::share).transpose()?;
+        let mut context = self.session.take(id);
+        self.jobs.spawn(async move {
+            let made = worktrees::begin_branch(&mut context, node, shared).await;
+            let done = match made {
+                Ok(()) => Ok(AwayResult::Made),
+                Err(Error::Interrupted { .. }) => Ok(AwayResult::Interrupted),
+                Err(error) => Err(error),
+            };
+            AwayContext { context, done }
+        });
+        Ok(())
+    }
+
+    /// Takes every fan-out a step further: branches that have ended are recorded, those nobody needs are stopped, and one
+    /// without open branches ends.
+    fn advance_fan_outs(&mut self) -> Result<(), Error> {
+        let is_fan_out = |(_, begins): &(&ContextId, &Begins)| begins.is_fan_out;
+        let fan_outs = self.running.iter().filter(is_fan_out).map(|(id, begins)| (id.clone(), begins.node.clone()));
+        for (id, node) in fan_outs.collect::<Vec<_>>() {
+            let waits = self.waiting.iter().any(|(context, _)| *context == id);
+            if waits || !self.session.is_here(&id) || self.branches.is_stopping(&id) {
+                continue;
+            }
+            let Some(fan_out) = self.session.context(&id).state.fan_out.clone() else { continue };
+            let open: Vec<ContextId> = fan_out.open().map(|branch| branch.of.context.clone()).collect();
+            let ended: Vec<ContextId> = open.iter().filter(|branch| self.has_ended(branch)).cloned().collect();
+            if !ended.is_empty() {
+                let ends = ended.iter().map(|branch| fan_out::branch_end(self.session.context(branch), &fan_out));
+                let ends: Vec<_> = ends.collect();
+                self.away(&id, move |context| {
+                    fan_out::record_ends(context, ends).map(|()| AwayResult::BranchesEnded(ended))
+                });
+                continue;
+            }
+            let Some(rules) = node.fan_out else { continue };
+            match route::verdict(&rules, &fan_out) {
+                FanOutVerdict::Open => {}
+                FanOutVerdict::StopOthers => open.iter().for_each(|branch| self.stop_branch(branch)),
+                FanOutVerdict::Over(outcome) => self.end_fan_out(&id, node, outcome),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a branch has come to its end, or was stopped and nothing of it runs any more.
+    fn has_ended(&self, id: &ContextId) -> bool {
+        let is_quiet = |id: &ContextId| {
+            let is_expected = self.waiting.iter().any(|(context, _)| context == id)
+                || self.early.iter().any(|(context, _)| context == id);
+            self.session.is_here(id) && !self.running.contains_key(id) && !is_expected
+        };
+        if !is_quiet(id) {
+            return false;
+        }
+        let context = self.session.context(id);
+        if context.state.is_over() {
+            return context.pending.is_none();
+        }
+        self.branches.is_stopping(id) && branches::with_descendants(self.session, id).iter().all(is_quiet)
+    }
+
+    /// Stops a branch whose result is not needed, with all that forked from it.
+    fn stop_branch(&mut self, id: &ContextId) {
+        for id in self.branches.stop(self.session, id) {
+            self.halted.remove(&id);
+            match self.running.get(&id) {
+                Some(Begins { worker: Some(worker), .. }) => worker.cancel(),
+                Some(Begins { is_fan_out: true, .. }) => drop(self.running.remove(&id)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Closes a branch whose end is on record, with all that forked from it.
+    fn close_branch(&mut self, id: &ContextId) -> Result<(), Error> {
+        for id in branches::with_descendants(self.session, id) {
+            if self.session.is_here(&id) && !self.session.context(&id).state.is_over() {
+                tokio::task::block_in_place(|| fan_out::record_stop(self.session.context_mut(&id)))?;
+            }
+            self.branches.forget(&id);
+            self.session.announce();
+            self.session.close(&id);
+        }
+        Ok(())
+    }
+
+    /// Ends a fan-out whose branches have all ended.
+    fn end_fan_out(&mut self, id: &ContextId, node: Node, outcome: Outcome) {
+        let Some(begins) = self.running.get_mut(id) else { return };
+        begins.is_fan_out = false;
+        let (visit, duration) = (begins.visit.clone(), begins.begun.elapsed());
+        self.away(id, move |context| fan_out::end(context, &node, &visit, outcome, duration).map(AwayResult::Begun));
+    }
+
     fn set_to_work(&mut self, assignment: Assignment) {
         let Some(begins) = self.running.get_mut(&assignment.context) else { return };
+        begins.is_fan_out = false;
         begins.worker = Some(self.session.set_to_work(assignment, self.sender.clone()));
     }
 
@@ -403,13 +550,12 @@ pub(super) fn ended(session: &mut Session) -> Result<Option<SessionEnded>, Error
         Phase::Cancelled => Some(SessionEnded::Cancelled),
         Phase::Paused { reason, why } => {
             let (reason, why, node) = (*reason, why.clone(), session.state().next_node().cloned());
-            let question = match Question::waiting(session.pipeline(), session.state()) {
-                Some(question) => {
-                    Some(Box::new(Question { work: Some(history::judged_in(session.root_mut())?), ..question }))
-                }
-                None => None,
-            };
-            Some(SessionEnded::Paused(Pause { reason, node, why, question }))
+            let branches = session.contexts().filter(|context| context.state.is_branch).map(|context| &*context.state);
+            let mut questions = Question::waiting(session.pipeline(), session.state(), branches);
+            for question in &mut questions {
+                question.work = Some(history::judged_in(session.context_mut(&question.context))?);
+            }
+            Some(SessionEnded::Paused(Pause { reason, node, why, questions }))
         }
         Phase::New | Phase::Running => None,
     })

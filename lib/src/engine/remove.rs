@@ -323,6 +323,25 @@ pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
     })
 }
 
+/// Removes the worktree of a parallel branch, after keeping its uncommitted files. One with files that cannot be kept stays.
+pub(super) fn remove_branch_worktree(
+    repo: &Repo,
+    session: &SessionId,
+    work: Option<CommitId>,
+    copied_in: &[RepoPath],
+    path: &Path,
+) -> Result<(), RemoveError> {
+    let mut obstacles = Vec::new();
+    let keep = uncommitted(repo, work, copied_in, path, &mut obstacles)?;
+    if !obstacles.is_empty() {
+        return Ok(());
+    }
+    if let Some(keep) = keep {
+        keep.save(repo, session)?;
+    }
+    Ok(git::worktree::remove(repo, path)?)
+}
+
 /// Removes the run directory beside a worktree, and the session's directory if it is empty.
 pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
     remove_directory(&copy.with_file_name(RUN_DIR))?;

@@ -110,6 +110,10 @@ pub async fn resume_session(
 pub(super) async fn go_on(session: &mut Session) -> Result<Option<String>, Error> {
     let mut kept = Vec::new();
     for context in session.open_contexts() {
+        let state = &session.context(&context).state;
+        if state.is_branch && !state.has_started {
+            continue;
+        }
         let went_on = worktrees::go_on(session.context_mut(&context)).await;
         kept.extend(start::pause_if_interrupted(session, went_on)?);
     }

@@ -34,8 +34,10 @@ pub struct Session {
     /// The context that decides whether the session continues.
     root: ContextId,
     contexts: BTreeMap<ContextId, Context>,
-    /// The spending of contexts that are away.
+    /// Spending of contexts that are away.
     away: BTreeMap<ContextId, Spent>,
+    /// Spending of contexts that have ended.
+    closed: BTreeMap<ContextId, Spent>,
     /// Held as long as this process may write to the session.
     pub(super) lock: Lock,
     /// The spending of earlier sessions in the same run.
@@ -66,6 +68,7 @@ impl Session {
             root,
             contexts,
             away: BTreeMap::new(),
+            closed: BTreeMap::new(),
             lock,
             earlier: Earlier::default(),
             over: None,
@@ -149,15 +152,22 @@ impl Session {
         self.contexts.contains_key(id)
     }
 
-    /// Whether a context other than the root has not ended. One that is away counts as open.
-    pub(super) fn has_open_branches(&self) -> bool {
-        let here = self.contexts.values().any(|context| context.state.is_branch && !context.state.is_over());
-        here || self.away.keys().any(|id| *id != self.root)
+    /// Counts the spending of a context that has ended.
+    pub(super) fn count_closed(&mut self, id: ContextId, spent: Spent) {
+        self.closed.insert(id, spent);
+    }
+
+    /// Closes a context that has ended.
+    pub(super) fn close(&mut self, id: &ContextId) {
+        if let Some(context) = self.contexts.remove(id) {
+            self.count_closed(id.clone(), context.state.spent.clone());
+        }
     }
 
     /// The spending of each context.
     pub(super) fn spendings(&self) -> impl Iterator<Item = &Spent> {
-        self.contexts.values().map(|context| &context.state.spent).chain(self.away.values())
+        let here = self.contexts.values().map(|context| &context.state.spent);
+        here.chain(self.away.values()).chain(self.closed.values())
     }
 
     /// The root context alone, once the session has nothing else to do.

@@ -8,6 +8,7 @@ mod budget;
 mod node;
 mod notification;
 mod outcome;
+mod parallel;
 mod pre_encoded;
 mod recorded;
 mod secrets;
@@ -25,6 +26,10 @@ pub use budget::{BudgetExceeded, PriceUnknown};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{AgentSpoke, AgentWaits, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
+pub use parallel::{
+    ConflictedPath, ContextJoined, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted,
+    ParallelStarted, WorktreeMergeConflict, WorktreeMerged,
+};
 pub use pre_encoded::PreEncoded;
 pub use recorded::{Recorded, to_the_millisecond};
 pub use session::{
@@ -138,6 +143,20 @@ events! {
     Resumed,
     /// Another context of the session starts.
     ContextForked,
+    /// A fan-out starts its branches.
+    ParallelStarted,
+    /// A branch begins to work.
+    ParallelBranchStarted,
+    /// A branch has ended, or was stopped.
+    ParallelBranchCompleted,
+    /// A fan-out is over.
+    ParallelCompleted,
+    /// Branches were brought together.
+    ContextJoined,
+    /// A branch's work was merged.
+    WorktreeMerged,
+    /// A branch's work conflicts with what was merged before it.
+    WorktreeMergeConflict,
     /// The session's branch exists.
     SessionBranchCreated,
     /// The session's worktree exists.

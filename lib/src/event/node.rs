@@ -82,6 +82,11 @@ pub enum Route {
         /// The next node.
         to: NodeId,
     },
+    /// The branch has reached the node where the branches of its fan-out join.
+    Join {
+        /// That node.
+        to: NodeId,
+    },
     /// The same node once more; a `RetryAt` says when.
     Retry,
     /// The run is complete.

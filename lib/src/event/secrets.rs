@@ -29,7 +29,7 @@ const FIELDS: [&str; 15] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 62] = [
+const OWN: [&str; 73] = [
     "action",
     "agent",
     "agent_head",
@@ -43,13 +43,19 @@ const OWN: [&str; 62] = [
     "branches",
     "code",
     "commit",
+    "contexts",
     "date",
+    "error_policy",
+    "fan_out",
     "feedback.kind",
     "feedback.step",
     "fidelity",
     "from",
     "git_sha",
+    "goal_gates",
     "handler",
+    "join",
+    "join_policy",
     "laid",
     "limit",
     "name",
@@ -57,11 +63,14 @@ const OWN: [&str; 62] = [
     "outcome.failure_class",
     "output_digest",
     "parent",
+    "paths",
+    "policy",
     "repo",
     "report.finished",
     "report.result",
     "report.session",
     "report.task_id",
+    "result",
     "route.gate",
     "route.kind",
     "route.to",
@@ -81,6 +90,7 @@ const OWN: [&str; 62] = [
     "task.status",
     "task.target",
     "task.tree",
+    "theirs",
     "thread",
     "to",
     "token_usage",
@@ -89,6 +99,7 @@ const OWN: [&str; 62] = [
     "trees",
     "turn",
     "warnings.code",
+    "work",
     "workspace_snapshot",
     // A session is run again as it was: one whose pipeline holds a secret is refused before it is recorded.
     "dot",
@@ -120,7 +131,8 @@ impl Event {
                 !matches!(Status::try_from(word.clone()), Ok(Status::Custom(_)) | Err(_))
             }
             ("reason", _) => matches!(self, Self::PipelinePaused(_)),
-            ("context" | "kind", Value::String(_)) => matches!(self, Self::ContextForked(_)),
+            ("context", Value::String(_)) => true,
+            ("kind", Value::String(_)) => matches!(self, Self::ContextForked(_)),
             // What of the settings is text they know themselves.
             ("config", _) => true,
             ("task", Value::Object(_)) | ("tool_calls", _) => return JsonPart::Fields,

@@ -82,6 +82,9 @@ pub struct ContextForked {
     pub base: Snapshot,
     /// Its branch in each repository.
     pub branches: BTreeMap<RepoName, BranchName>,
+    /// The node a parallel branch ends at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<NodeId>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

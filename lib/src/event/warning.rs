@@ -68,6 +68,7 @@ codes! {
     SetupChangedFiles "setup-changed-files" "`worktrees.setup` has changed files that git does not ignore"
     SetupRanAgain "setup-ran-again" "`worktrees.setup` had to run once more in the same worktree"
     WorktreeAbandoned "worktree-abandoned" "the worktree of an earlier run cannot be used, and its files are left in place"
+    WorktreeStays "worktree-stays" "the worktree of a branch that was joined could not be removed"
     WorktreeRepaired "worktree-repaired" "somebody changed the git metadata of a worktree; it was repaired"
     MovedAside "moved-aside" "something in the way of a worktree was moved aside"
     WorkKept "work-kept" "uncommitted work found in a worktree is kept under a ref"

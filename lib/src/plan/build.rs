@@ -8,6 +8,9 @@ use crate::plan::condition::{Condition, Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::{AttrValue, read_duration};
 use crate::plan::graph::{Attr, Attrs, Graph, RawEdge, RawNode};
+use crate::plan::parallel::{
+    DEFAULT_MAX_PARALLEL, DEFAULT_QUORUM_PERCENT, ErrorPolicy, FanInPolicy, FanInRules, FanOutRules, JoinPolicy,
+};
 use crate::plan::pipeline::{
     Backoff, Edge, Fidelity, HandlerKind, Node, OwnBudget, Pipeline, QuestionKind, WritePolicy,
 };
@@ -105,6 +108,8 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         verdict: read.flag("verdict"),
         step: read.text("step"),
         budget: read.budget(),
+        fan_out: if handler == HandlerKind::Parallel { Some(read.fan_out()) } else { None },
+        fan_in: if handler == HandlerKind::FanIn { Some(read.fan_in()) } else { None },
         id: raw.id.clone(),
         label,
         shape,
@@ -113,7 +118,9 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         attrs: Attrs::new(),
         span: raw.span.into(),
     };
-    for key in ["max_parallel", "k", "quorum_percent", "manager.max_cycles"] {
+    // Also what this node does not use must be what it claims to be.
+    let counts: &[&str] = if parts.fan_out.is_some() { &[] } else { &["max_parallel", "k", "quorum_percent"] };
+    for key in counts.iter().chain(&["manager.max_cycles"]) {
         read.count(key);
     }
     read.duration("manager.poll_interval");
@@ -297,6 +304,26 @@ impl<'a> AttrReader<'a, '_> {
             return None;
         };
         Some(Backoff { attempts: 0, ..preset })
+    }
+
+    fn fan_out(&mut self) -> FanOutRules {
+        let (k, percent) = (self.count("k"), self.count("quorum_percent"));
+        let join = match self.text("join_policy").as_deref() {
+            Some("first_success") => JoinPolicy::FirstSuccess,
+            Some("k_of_n") => JoinPolicy::KOfN(k.unwrap_or(0)),
+            Some("quorum") => JoinPolicy::Quorum(percent.unwrap_or(DEFAULT_QUORUM_PERCENT)),
+            _ => JoinPolicy::WaitAll,
+        };
+        let errors = self.text("error_policy").as_deref().and_then(ErrorPolicy::of_word).unwrap_or_default();
+        let max_parallel = self.count("max_parallel").map_or(DEFAULT_MAX_PARALLEL, |count| count.max(1) as usize);
+        FanOutRules { join, errors, max_parallel }
+    }
+
+    fn fan_in(&mut self) -> FanInRules {
+        let written = self.text("fan_in.policy").as_deref().and_then(FanInPolicy::of_word);
+        // Who writes a prompt wants an agent to choose.
+        let default = if self.attr("prompt").is_some() { FanInPolicy::Judge } else { FanInPolicy::Merge };
+        FanInRules { policy: written.unwrap_or(default), gate: self.text("gate") }
     }
 
     fn write_policy(&mut self) -> WritePolicy {

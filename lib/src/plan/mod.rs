@@ -14,6 +14,7 @@ pub mod dot;
 pub mod graph;
 pub mod label;
 pub mod lint;
+pub mod parallel;
 pub mod pipeline;
 pub mod planner;
 pub mod print;

@@ -9,6 +9,7 @@ use crate::config::AgentChoice;
 use crate::ids::{InvalidId, NodeId, PipelineName};
 use crate::plan::condition::Condition;
 use crate::plan::diagnostic::Span;
+use crate::plan::parallel::{FanInRules, FanOutRules};
 
 pub use crate::plan::dot::AttrValue;
 pub use crate::plan::graph::{Attr, Attrs};
@@ -267,6 +268,10 @@ pub struct Node {
     pub step: Option<String>,
     /// What it may spend.
     pub budget: OwnBudget,
+    /// How a fan-out runs its branches; none for other nodes.
+    pub fan_out: Option<FanOutRules>,
+    /// How a fan-in brings branches together; none for other nodes.
+    pub fan_in: Option<FanInRules>,
     /// Everything that was written.
     pub attrs: Attrs,
     /// Where it is declared.
@@ -496,6 +501,8 @@ impl Pipeline {
             let id = Some(&node.id);
             let tool = node.tool_command.as_deref();
             commands.extend(tool.map(|text| PipelineCommand { node: id, attribute: "tool_command", text }));
+            let gate = node.fan_in.as_ref().and_then(|rules| rules.gate.as_deref());
+            commands.extend(gate.map(|text| PipelineCommand { node: id, attribute: "gate", text }));
             let own = node.agent.as_deref().filter(is_command).filter(|agent| Some(*agent) != graph_agent);
             commands.extend(own.map(|text| PipelineCommand { node: id, attribute: "agent", text }));
             commands.extend(hooks(&node.attrs, id));

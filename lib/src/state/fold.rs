@@ -86,6 +86,13 @@ impl State {
                 .map(|()| self.failed_at = data.node_id.clone().or(self.completed.last().cloned())),
             Event::PipelineCancelled(_) => self.cancelled(),
             Event::ContextForked(data) => self.forked(data),
+            Event::ParallelStarted(data) => self.parallel_started(data),
+            Event::ParallelBranchCompleted(data) => self.branch_completed(data),
+            Event::ParallelCompleted(data) => self.parallel_completed(data),
+            Event::ContextJoined(data) => self.joined(data),
+            Event::WorktreeMerged(data) => self.merged(data),
+            Event::WorktreeMergeConflict(data) => self.merge_conflict(data),
+            Event::ParallelBranchStarted(_) => self.branch_started(),
             Event::SessionBranchCreated(_)
             | Event::WorktreeCreated(_)
             | Event::TurnCommitted(_)
@@ -149,6 +156,7 @@ impl State {
             self.forget_turns(&turns);
         }
         self.context.remove(&format!("internal.retry_count.{node}"));
+        self.conflicts.clear();
         if let Some(known) = self.nodes.get_mut(node) {
             known.retried = None;
         }
@@ -334,9 +342,12 @@ impl State {
                 self.restart();
                 to
             }
-            Route::Retry | Route::Complete | Route::Fail { .. } => {
+            Route::Join { .. } | Route::Retry | Route::Complete | Route::Fail { .. } => {
                 self.reached_exit = *route == Route::Complete;
                 self.position = Position::Ended;
+                if self.is_branch {
+                    self.branch_end = Some(self.end_of_branch(&from.node, route));
+                }
                 return;
             }
         };
@@ -346,6 +357,14 @@ impl State {
         }
         let visit = Visit { node: to.clone(), visit: self.visits(to) + 1, attempt: 1, from: Some(from.node.clone()) };
         self.position = Position::Ready { visit, not_before: None };
+    }
+
+    /// How a branch ends that comes to its end after a node.
+    fn end_of_branch(&self, last: &NodeId, route: &Route) -> Outcome {
+        match route {
+            Route::Fail { reason } => Outcome::fail(reason.clone()),
+            _ => self.outcome(last).cloned().unwrap_or_else(Outcome::success),
+        }
     }
 
     /// A run that starts again forgets what its nodes said, but not how often it came to them: that bounds it.

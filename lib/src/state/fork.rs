@@ -27,6 +27,9 @@ impl State {
         (self.id, self.branches) = (data.context.clone(), data.branches.clone());
         (self.base, self.work, self.checkpointed) = (data.base.clone(), data.base.clone(), data.base.clone());
         self.forks.clear();
+        (self.fan_out, self.branch_end, self.has_started) = (None, None, false);
+        self.join = data.join.clone();
+        self.conflicts.clear();
         self.spent = Spent::default();
         self.exceeded.clear();
         self.price_unknown.clear();
@@ -49,23 +52,17 @@ impl State {
         self.position == Position::Ended
     }
 
-    /// The name of the next context that is forked from this one at a node.
-    pub fn fork_name(&self, node: &NodeId) -> ContextId {
+    /// The name of the next context that is forked from this one at a node, beside others that are about to be.
+    pub fn fork_name(&self, node: &NodeId, beside: &[ContextId]) -> ContextId {
         let name = match self.id == ContextId::main() {
-            true => own_name(node.as_str()),
+            true => ContextId::of_node(node).to_string(),
             false => format!("{}-{node}", self.id),
         };
         let mut names = std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
-        let free = names.find_map(|name| ContextId::new(name).ok().filter(|name| !self.forks.contains_key(name)));
+        let is_free = |name: &ContextId| !self.forks.contains_key(name) && !beside.contains(name);
+        let free = names.find_map(|name| ContextId::new(name).ok().filter(is_free));
         free.expect("numbers do not come to an end")
     }
-}
-
-/// A node's name, unless that would be the name of something else: `main`, `run`, a replay, or no name at all.
-fn own_name(node: &str) -> String {
-    let is_replay = node.strip_prefix('r').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
-    let begins = node.starts_with(|first: char| first.is_ascii_alphabetic());
-    if matches!(node, "main" | "run") || is_replay || !begins { format!("n_{node}") } else { node.to_owned() }
 }
 
 #[cfg(test)]
@@ -75,7 +72,7 @@ mod tests {
     #[test]
     fn contexts_are_named_after_their_first_node() {
         let mut state = State::new("start".parse().unwrap());
-        let name = |state: &State, node: &str| state.fork_name(&node.parse().unwrap()).to_string();
+        let name = |state: &State, node: &str| state.fork_name(&node.parse().unwrap(), &[]).to_string();
         let names = ["a", "main", "run", "r2", "r", "_x", "rest"].map(|node| name(&state, node));
         assert_eq!(names, ["a", "n_main", "n_run", "n_r2", "n_r", "n__x", "rest"]);
         let forked = |context: &str| ContextForked {
@@ -85,6 +82,7 @@ mod tests {
             node_id: "a".parse().unwrap(),
             base: Default::default(),
             branches: Default::default(),
+            join: None,
             extra: Default::default(),
         };
         state.forks.insert("a".parse().unwrap(), forked("a"));

@@ -3,6 +3,7 @@
 //! Nothing here is ever written beside the facts. An event that cannot follow the ones before it is an error, never
 //! skipped: it means the record was tampered with or written by a broken program.
 
+mod fan_out;
 mod fold;
 mod fork;
 mod task;
@@ -13,12 +14,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use fan_out::{Branch, FanOut};
 pub use fold::{IllegalEvent, digest, result_digest};
 pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
 use crate::event::{
     BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, PreEncoded, Snapshot,
+    WorktreeMergeConflict,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
@@ -155,9 +158,27 @@ pub struct State {
     /// It is a parallel branch, and its session's root decides whether it continues.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_branch: bool,
+    /// The node a parallel branch ends at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<NodeId>,
+    /// The parallel branch has begun to work: it has its worktrees.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_started: bool,
+    /// How the branch ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    branch_end: Option<Outcome>,
     /// The contexts that were forked from it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub forks: BTreeMap<ContextId, ContextForked>,
+    /// Its newest fan-out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fan_out: Option<FanOut>,
+    /// What of its joined branches conflicts and is not resolved, branch after branch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<WorktreeMergeConflict>,
+    /// The commits at which the next conflict was found: while they are the newest, nobody has resolved any of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub merged_work: Snapshot,
     /// Its branch in each repository.
     #[serde(default)]
     pub branches: BTreeMap<RepoName, BranchName>,
@@ -219,7 +240,13 @@ impl State {
         Self {
             id: ContextId::main(),
             is_branch: false,
+            join: None,
+            has_started: false,
+            branch_end: None,
             forks: BTreeMap::new(),
+            fan_out: None,
+            conflicts: Vec::new(),
+            merged_work: Snapshot::new(),
             branches: BTreeMap::new(),
             phase: Phase::New,
             position: Position::Ready { visit: first, not_before: None },

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::change::TurnChange;
 use super::error::Error;
 use crate::event::{Snapshot, Warning};
-use crate::git::{TreeId, Writer};
-use crate::ids::{RepoName, RepoPath};
+use crate::git::{CommitSpec, TreeId, Writer};
+use crate::ids::{CommitId, RepoName, RepoPath};
 
 /// What a turn changed, by repository.
 #[derive(Debug)]
@@ -79,6 +79,19 @@ impl Changes {
             (repo.clone(), std::mem::replace(&mut change.writer, workspace(repo)))
         };
         self.by_repo.iter_mut().map(take).collect()
+    }
+
+    /// Adds a commit on top of the one a repository has, or of its newest recorded one.
+    pub fn add_commit(
+        &mut self,
+        repo: &RepoName,
+        tip: CommitId,
+        spec: impl FnOnce(TreeId, CommitId) -> CommitSpec,
+    ) -> Result<Option<CommitId>, Error> {
+        let Some(change) = self.by_repo.get_mut(repo) else { return Ok(None) };
+        let commit = change.writer.commit(&spec(change.tree, change.commit.unwrap_or(tip)))?;
+        change.commit = Some(commit);
+        Ok(Some(commit))
     }
 
     /// Writes its objects, so that they can be looked into.

@@ -107,6 +107,7 @@ pub fn undo(copy: &mut WorkingCopy, node: &NodeId) -> Result<UndoResult, Error> 
 /// Makes `commit`, which is recorded, the base and the files of the worktree.
 pub(crate) fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), Error> {
     copy.at = CopyPosition::all(commit);
+    copy.forget_laid()?;
     let spared = spared(copy)?;
     git::worktree::reset_sparing(&mut copy.worktree, commit, copy.repo.tree_of(commit)?, &spared)?;
     Ok(())
@@ -114,7 +115,7 @@ pub(crate) fn rebase_to(copy: &mut WorkingCopy, commit: CommitId) -> Result<(), 
 
 /// Lays the files of a tree over the worktree. They are what the next turn finds changed.
 pub(crate) fn overlay_tree(copy: &mut WorkingCopy, tree: TreeId) -> Result<(), Error> {
-    copy.settled = false;
+    (copy.settled, copy.is_overlaid) = (false, true);
     let spared = spared(copy)?;
     git::worktree::restore_sparing(&mut copy.worktree, tree, &spared)?;
     Ok(())
@@ -156,6 +157,7 @@ fn reset(
     kept: Option<SavedRef>,
 ) -> Result<Option<SavedRef>, Error> {
     let (mut kept, mut newest) = (kept, Vec::new());
+    copy.forget_laid()?;
     loop {
         let tree = copy.tree()?;
         let done = git::worktree::reset_sparing(&mut copy.worktree, copy.at.base, tree, spared)?;

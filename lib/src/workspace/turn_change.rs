@@ -35,7 +35,8 @@ pub(crate) fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]
     }
     let mut writer = copy.repo.writer();
     // Nothing is deleted while something is held back, and that may be gone by now.
-    let candidates = candidates.filter(|_| copy.held.is_empty());
+    let is_overlaid = std::mem::take(&mut copy.is_overlaid);
+    let candidates = candidates.filter(|_| copy.held.is_empty() && !is_overlaid);
     let is_whole = candidates.is_none() || agent_head.is_some();
     let scan = match (agent_head, candidates) {
         (Some(own), _) => git::worktree::scan_after(&mut copy.worktree, own)?,

@@ -34,6 +34,8 @@ pub struct WorkingCopy {
     pub(super) seen: Option<Guard>,
     /// A scan found nothing but what is recorded, and nothing else has run in it since.
     pub(super) settled: bool,
+    /// Files were laid into it that no turn has written: the next scan must look at everything.
+    pub(super) is_overlaid: bool,
     /// The files that were left out of the newest commits.
     pub(super) held: HeldFiles,
     /// What of the setup was no more before the running node.
@@ -46,6 +48,16 @@ pub struct WorkingCopy {
     pub(super) refs_before: Option<Vec<CommitId>>,
     /// The newest of the agents' own commits that were kept instead of joined.
     pub(super) kept_head: Option<CommitId>,
+}
+
+/// The note that a merge with conflicts lies in the worktree, uncommitted.
+const LAID_MERGE: &str = "laid-merge";
+
+/// What it has at most.
+const LAID_MERGE_BYTES: u64 = 256;
+
+fn laid_merge(session: &SessionId, theirs: CommitId) -> String {
+    format!("{session} {theirs}")
 }
 
 /// The commits a worktree is at.
@@ -77,7 +89,7 @@ impl WorkingCopy {
     ) -> Result<Self, Error> {
         let watch = GuardWatch::new(&repo)?;
         let held = HeldFiles::read(worktree.notes(), &session)?;
-        let (seen, settled) = (None, false);
+        let (seen, settled, is_overlaid) = (None, false, false);
         let (undone_before, refs_before, kept_head) = (BTreeSet::new(), None, None);
         Ok(Self {
             repo,
@@ -91,12 +103,41 @@ impl WorkingCopy {
             seen,
             lock,
             settled,
+            is_overlaid,
             held,
             undone_before,
             limits,
             refs_before,
             kept_head,
         })
+    }
+
+    /// The same worktree once more, for somebody who only reads in it.
+    pub fn share(&self) -> Result<Self, Error> {
+        let worktree = git::worktree::open(&self.repo, self.path())?;
+        let (repo, name, branch) = (self.repo.clone(), self.name.clone(), self.branch.clone());
+        let (limits, lock) = (self.limits.clone(), self.lock.clone());
+        Self::new(repo, name, branch, self.session.clone(), worktree, (self.carries, self.at), (limits, lock))
+    }
+
+    /// Whether the merge with a commit was laid into it, and nothing has reset it since.
+    pub fn has_laid(&self, theirs: CommitId) -> Result<bool, Error> {
+        let note = self.worktree.notes().read(LAID_MERGE, LAID_MERGE_BYTES)?;
+        Ok(note.is_some_and(|note| note == laid_merge(&self.session, theirs).into_bytes()))
+    }
+
+    /// Notes that the merge with a commit lies in it.
+    pub fn note_laid(&mut self, theirs: CommitId) -> Result<(), Error> {
+        self.is_overlaid = true;
+        Ok(self.worktree.notes().write(LAID_MERGE, laid_merge(&self.session, theirs).as_bytes())?)
+    }
+
+    /// Forgets that a merge was laid into it: its files are about to be reset.
+    pub(super) fn forget_laid(&mut self) -> Result<(), Error> {
+        match self.worktree.notes().has(LAID_MERGE) {
+            true => Ok(self.worktree.notes().remove(LAID_MERGE)?),
+            false => Ok(()),
+        }
     }
 
     /// What agents must leave alone, as it is now.

@@ -13,6 +13,7 @@ use super::lock::Lock;
 use super::recovery::{self, UndoResult};
 use super::working_copy::WorkingCopy;
 use super::{setup, submodules, turn_change};
+use crate::event::Snapshot;
 use crate::git::{SubmoduleWork, TreeId};
 use crate::ids::{CommitId, NodeId, RepoName};
 
@@ -23,12 +24,14 @@ const WITH: &str = "Pleach-With";
 #[derive(Debug)]
 pub struct Workspace {
     copies: BTreeMap<RepoName, WorkingCopy>,
+    /// Others work in them as well: nothing is undone in them, and HEAD stays.
+    is_shared: bool,
 }
 
 impl Workspace {
     /// The worktrees of some repositories.
     pub fn new(copies: impl IntoIterator<Item = WorkingCopy>) -> Self {
-        Self { copies: copies.into_iter().map(|copy| (copy.name.clone(), copy)).collect() }
+        Self { copies: copies.into_iter().map(|copy| (copy.name.clone(), copy)).collect(), is_shared: false }
     }
 
     /// The worktree of a repository.
@@ -85,6 +88,23 @@ impl Workspace {
     pub fn unchanged(&self) -> Result<Changes, Error> {
         let by_repo = self.copies.iter().map(|(repo, copy)| Ok((repo.clone(), turn_change::unchanged(copy)?)));
         Ok(Changes { by_repo: by_repo.collect::<Result<_, Error>>()? })
+    }
+
+    /// The change that consists of commits which are on disk already.
+    pub fn commit_trees(&self, commits: &Snapshot) -> Result<Changes, Error> {
+        let mut changes = self.unchanged()?;
+        for (repo, change) in &mut changes.by_repo {
+            if let (Some(commit), Some(copy)) = (commits.get(repo), self.copies.get(repo)) {
+                (change.commit, change.tree) = (Some(*commit), copy.repo.tree_of(*commit)?);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The same worktrees once more, for a context that must not write and shares them with others.
+    pub fn share(&self) -> Result<Self, Error> {
+        let copies = self.copies.values().map(WorkingCopy::share).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { is_shared: true, ..Self::new(copies) })
     }
 
     /// Makes the commits of a change, in the order of the names, each naming those before it.
@@ -196,12 +216,18 @@ impl Workspace {
 
     /// Notes what is no more of the setup before a node that must not write.
     pub fn note_setup(&mut self) -> Result<(), Error> {
-        self.copies.values_mut().try_for_each(setup::note_undone_setup)
+        match self.is_shared {
+            true => Ok(()),
+            false => self.copies.values_mut().try_for_each(setup::note_undone_setup),
+        }
     }
 
     /// Undoes what a node that must not write has written, after saving it.
     pub fn undo(&mut self, node: &NodeId) -> Result<Vec<UndoResult>, Error> {
-        self.copies.values_mut().map(|copy| recovery::undo(copy, node)).collect()
+        match self.is_shared {
+            true => Ok(Vec::new()),
+            false => self.copies.values_mut().map(|copy| recovery::undo(copy, node)).collect(),
+        }
     }
 
     /// Whether the running node has changed anything that is recorded.
@@ -242,7 +268,10 @@ impl Workspace {
 
     /// Ends a node: HEAD and index follow to the newest recorded commits.
     pub fn follow(&mut self) -> Result<(), Error> {
-        self.copies.values_mut().try_for_each(WorkingCopy::follow)
+        match self.is_shared {
+            true => Ok(()),
+            false => self.copies.values_mut().try_for_each(WorkingCopy::follow),
+        }
     }
 
     /// Takes a commit that was prepared here and is recorded by now.

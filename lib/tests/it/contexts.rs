@@ -1,21 +1,15 @@
-//! Two contexts of one session: they run at once, outlive a kill, and are started again from what their parent says.
+//! The branches of a fan-out: they run at once, outlive a kill, and are started again from what their parent records.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use pleach::config::{self, OnExceeded};
-use pleach::engine::task::{SharedWorktree, TaskJob, TaskSession};
-use pleach::engine::{
-    Budget, Copy, Engine, SessionEnded, TaskStart, fork_context, resume_session, run_session, wait_for_orphans,
-};
-use pleach::event::{AttemptStarted, Commits, Event, PauseReason, Recorded, TaskOf};
+use pleach::engine::{Budget, Copy, Engine, SessionEnded, resume_session, run_session, wait_for_orphans};
+use pleach::event::{Event, PauseReason, Recorded};
 use pleach::git::Repo;
-use pleach::ids::{BranchName, ContextId, SessionId};
-use pleach::plan::tree::TaskTree;
-use pleach::plan::{Inputs, load_for_tasks};
+use pleach::ids::{ContextId, SessionId};
 use pleach::record::{History, context_ref};
 
 use crate::engine::{World, told};
@@ -25,11 +19,15 @@ const KILLED: &str = "PLEACH_TEST_KILLED";
 
 const DOT: &str = r#"digraph both {
     start [shape=Mdiamond]
+    fork [shape=component]
     a [prompt="Do a", timeout=2m]
     b [prompt="Do b", timeout=2m]
+    join [shape=tripleoctagon]
     exit [shape=Msquare]
-    start -> a -> exit
-    b -> exit
+    start -> fork
+    fork -> a -> join
+    fork -> b -> join
+    join -> exit
 }"#;
 
 /// Each waits for the other in its first turn, so both are done only when both run at once.
@@ -90,10 +88,11 @@ fn resumed(events: &[Recorded]) -> usize {
 fn assert_done(world: &World, id: &SessionId) {
     let branch = format!("pleach/both/{id}");
     let show = |what: String| world.git(&["show", &what], &world.repo_path());
-    assert_eq!(show(format!("{branch}:a.txt")), "pong\nmore");
+    assert_eq!(show(format!("{branch}--a:a.txt")), "pong\nmore");
     assert_eq!(show(format!("{branch}--b:b.txt")), "ping\nmore");
     let files = |branch: &str| world.git(&["ls-tree", "--name-only", branch], &world.repo_path());
-    assert_eq!(files(&branch), "README.md\na.txt");
+    assert_eq!(files(&branch), "README.md\na.txt\nb.txt", "joined");
+    assert_eq!(files(&format!("{branch}--a")), "README.md\na.txt", "what the other writes is not seen");
     assert_eq!(files(&format!("{branch}--b")), "README.md\nb.txt");
 }
 
@@ -102,26 +101,31 @@ async fn two_contexts_of_a_session_run_at_once() {
     let world = World::new();
     pipes(world.root());
     let mut session = world.start(DOT, world.scripted(&script(world.root(), ""))).await;
-    let (id, main) = (session.id().clone(), "main".parse().unwrap());
-    assert_eq!(fork_context(&mut session, &main, &"b".parse().unwrap()).await.unwrap(), b());
+    let (id, main): (_, ContextId) = (session.id().clone(), "main".parse().unwrap());
     let mut events = session.events();
     let ended = run_session(&mut session).await.unwrap();
     let events = told(&mut events);
     assert_eq!(ended, SessionEnded::Completed);
     assert_done(&world, &id);
     let repo = world.repo();
-    let (of_main, of_b) = (own_events(&repo, &id, &main), own_events(&repo, &id, &b()));
-    assert_eq!(turns(&of_main), ["main.1", "main.2", "main.3"]);
+    let [of_main, of_a, of_b] = ["main", "a", "b"].map(|id_of| own_events(&repo, &id, &id_of.parse().unwrap()));
+    assert_eq!(turns(&of_main), Vec::<String>::new());
+    assert_eq!(turns(&of_a), ["a.1", "a.2", "a.3"]);
     assert_eq!(turns(&of_b), ["b.1", "b.2", "b.3"]);
     assert!(matches!(events.last().unwrap().event, Event::PipelineCompleted(_)), "the root ends last, and alone");
     assert!(!of_b.iter().any(|recorded| matches!(recorded.event, Event::PipelineCompleted(_))));
-    assert_eq!(events.len(), of_main.len() + of_b.len(), "every event is told once");
+    assert_eq!(events.len(), of_main.len() + of_a.len() + of_b.len(), "every event is told once");
 
     // The first record of a fork goes on from the one that tells of it, and readers follow it.
     let whole = History::all_in(&repo, &id, &b()).unwrap();
     let before = whole.records.iter().take_while(|record| record.context == main).count();
     let is_fork = |recorded: &Recorded| matches!(recorded.event, Event::ContextForked(_));
-    assert!(whole.records[before - 1].events.iter().any(is_fork) && is_fork(&whole.records[before].events[0]));
+    assert_eq!(
+        whole.records[before - 1].events.iter().filter(|event| is_fork(event)).count(),
+        2,
+        "one record forks all"
+    );
+    assert!(is_fork(&whole.records[before].events[0]));
     let until = whole.until(&"b.2".parse().unwrap()).unwrap();
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
 }
@@ -132,12 +136,16 @@ async fn a_limit_reached_in_one_context_waits_for_others() {
     let world = World::new();
     let dot = r#"digraph spends {
         start [shape=Mdiamond]
+        fork [shape=component]
         a [prompt="Do a"]
         b [prompt="Do b"]
         b2 [prompt="Do more"]
+        join [shape=tripleoctagon]
         exit [shape=Msquare]
-        start -> a -> exit
-        b -> b2 -> exit
+        start -> fork
+        fork -> a -> join
+        fork -> b -> b2 -> join
+        join -> exit
     }"#;
     let script = r#"
 scripts:
@@ -154,13 +162,15 @@ scripts:
     let limits = config::BudgetSettings { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() };
     engine.budget = Budget::new(limits, &engine.supervisor);
     let mut session = world.start(dot, Arc::new(engine)).await;
-    let (id, main) = (session.id().clone(), "main".parse().unwrap());
-    fork_context(&mut session, &main, &"b".parse().unwrap()).await.unwrap();
+    let id = session.id().clone();
     let ended = run_session(&mut session).await.unwrap();
     let SessionEnded::Paused(pause) = ended else { panic!("{ended:?}") };
     assert_eq!(pause.reason, PauseReason::OverBudget);
-    let of_main = own_events(&world.repo(), &id, &main);
-    assert_eq!(turns(&of_main), ["main.1"], "what it had begun is on record");
+    let (of_main, of_a) = (
+        own_events(&world.repo(), &id, &"main".parse().unwrap()),
+        own_events(&world.repo(), &id, &"a".parse().unwrap()),
+    );
+    assert_eq!(turns(&of_a), ["a.1"], "what it had begun is on record");
     assert!(matches!(of_main.last().unwrap().event, Event::PipelinePaused(_)), "{of_main:#?}");
     assert_eq!(turns(&own_events(&world.repo(), &id, &b())), ["b.1"]);
 }
@@ -169,7 +179,7 @@ scripts:
 async fn both_contexts_resume_after_a_kill() {
     let world = World::new();
     pipes(world.root());
-    let id = killed_after(&world, &["main.1", "b.1"]);
+    let id = killed_after(&world, &["a.1", "b.1"]);
     let repo = world.repo();
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
@@ -177,7 +187,7 @@ async fn both_contexts_resume_after_a_kill() {
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
-    for (context, expected) in [("main", ["main.1", "main.2", "main.3"]), ("b", ["b.1", "b.2", "b.3"])] {
+    for (context, expected) in [("a", ["a.1", "a.2", "a.3"]), ("b", ["b.1", "b.2", "b.3"])] {
         let events = own_events(&repo, &id, &context.parse().unwrap());
         assert_eq!(turns(&events), expected, "no turn is lost and none is taken twice");
         assert_eq!(resumed(&events), 1, "{context}");
@@ -188,80 +198,22 @@ async fn both_contexts_resume_after_a_kill() {
 async fn a_context_without_its_first_record_restarts() {
     let world = World::new();
     pipes(world.root());
-    let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
-    let mut session = world.start(DOT, Arc::clone(&engine)).await;
-    let id = session.id().clone();
-    fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
-    drop(session);
+    let id = killed_after(&world, &["a.1"]);
     let repo = world.repo();
+    wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
     let first = History::all_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
+    // As if the process had been killed before it wrote anything of this branch.
     world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
+    world.git(&["update-ref", "-d", &format!("refs/heads/pleach/both/{id}--b")], &world.repo_path());
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
+    let alone = script(world.root(), "").replace("cat '", "true '").replace("echo pong > '", "true '");
+    let engine: Arc<Engine> = world.scripted(&alone);
     let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::all_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
-    assert_done(&world, &id);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_forks_from_a_task_works_beside_it() {
-    let world = World::new();
-    let (repo, target): (Repo, BranchName) = (world.repo(), "main".parse().unwrap());
-    let tree = TaskTree::read(r#"{"version": 1, "nodes": {"T001": {"id": "T001", "name": "Do it"}}}"#).unwrap();
-    let (task, base) = (tree.nodes().next().unwrap().clone(), repo.head().unwrap().commit);
-    let job = Arc::new(TaskJob {
-        task: task.clone(),
-        tests: Vec::new(),
-        test_timeout: Duration::from_secs(60),
-        logs: "logs".into(),
-        reports: "reports".into(),
-        commit_logs: false,
-        attempts: 1,
-        not_before: jiff::Timestamp::UNIX_EPOCH,
-        begun: Vec::new(),
-    });
-    let pipeline = load_for_tasks(DOT, &Inputs { values: job.inputs(), ..Inputs::default() }).0.unwrap();
-    let mut writer = repo.writer();
-    let document = writer.blob(b"{}").unwrap();
-    writer.flush().unwrap();
-    let start = TaskStart {
-        of: TaskOf {
-            repo: "repo".parse().unwrap(),
-            target: target.clone(),
-            tree: "task-tree.json".into(),
-            id: task.id,
-            name: task.name,
-            base,
-            commits: Commits::Steps,
-            status: None,
-        },
-        job,
-        document,
-        branch: "pleach/tasks/main/T001".parse().unwrap(),
-        base,
-        attempt: AttemptStarted {
-            retry: 0,
-            number: 1,
-            of: 1,
-            start: "start".parse().unwrap(),
-            code: base,
-            laid: None,
-            feedback: Vec::new(),
-            extra: Default::default(),
-        },
-        worktree: SharedWorktree::take(&repo, &target).unwrap(),
-    };
-    let request = world.request(DOT, pipeline);
-    let started = TaskSession::start(world.scripted(&script(world.root(), "")), request, start).await;
-    let (mut session, _) = started.unwrap();
-    fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
-    let listed = world.git(&["worktree", "list", "--porcelain"], &world.repo_path());
-    let places: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("worktree ")).skip(1).collect();
-    assert_eq!(places.len(), 2, "{listed}");
-    assert!(places.iter().any(|place| place.contains("/tasks/")), "{listed}");
-    assert!(places.iter().any(|place| place.ends_with(&format!("/{}/b", session.id()))), "{listed}");
+    assert_eq!(turns(&own_events(&repo, &id, &b())), ["b.1", "b.2", "b.3"]);
 }
 
 /// Runs both contexts in another process and kills it when these turns are on record.
@@ -292,7 +244,6 @@ async fn the_process_that_is_killed() {
     let world = World::at(PathBuf::from(std::env::var(KILLED).expect("it is run by a test")));
     let engine = world.scripted(&script(world.root(), "- hang: true"));
     let mut session = world.start(DOT, engine).await;
-    fork_context(&mut session, &"main".parse().unwrap(), &"b".parse().unwrap()).await.unwrap();
     println!("\nsession {}", session.id());
     let mut events = session.events();
     tokio::spawn(async move { run_session(&mut session).await });

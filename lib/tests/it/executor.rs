@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pleach::agent::BoxFuture;
 use pleach::engine::{
-    Assignment, Engine, Executor, Handler, HandlerContext, SessionEnded, Work, WorkWatch, fork_context, resume_session,
-    run_session,
+    Assignment, Engine, Executor, Handler, HandlerContext, SessionEnded, Work, WorkWatch, resume_session, run_session,
 };
 use pleach::event::{Event, Outcome};
 use pleach::ids::SessionId;
@@ -91,7 +90,9 @@ fn in_words(work: &Work) -> String {
             let HandlerContext { node, visit, attempt, context, cwd, .. } = &**context;
             let _ = write!(words, "{node:?} {visit} {attempt} {context:?} {cwd:?}");
         }
-        Work::Wait(_) | Work::Tool(_) | Work::Tests(_) | Work::Human(_) => drop(write!(words, "{work:?}")),
+        Work::Wait(_) | Work::Tool(_) | Work::Tests(_) | Work::Human(_) | Work::Join(_) => {
+            let _ = write!(words, "{work:?}");
+        }
     }
     words
 }
@@ -174,21 +175,24 @@ async fn assignments_in_a_fork_follow_from_its_record() {
     let world = World::new();
     let dot = r#"digraph forks {
         start [shape=Mdiamond]
+        fork [shape=component]
         plan [prompt="Plan it"]
         build [prompt="Build it"]
         review [prompt="Review it"]
+        join [shape=tripleoctagon]
         exit [shape=Msquare]
-        start -> plan -> exit
-        build -> review -> exit
+        start -> fork
+        fork -> plan -> join
+        fork -> build -> review -> join
+        join -> exit
     }"#;
     let seen = Seen::default();
     let mut session = world.start(dot, engine(&world, None)).await;
     session.watch(watch(&seen));
     let id = session.id().clone();
-    fork_context(&mut session, &"main".parse().unwrap(), &"build".parse().unwrap()).await.unwrap();
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     drop(session);
     let mut begun = made_again(&world, &id, &seen);
     begun.sort();
-    assert_eq!(begun, ["build 1 First", "plan 1 First", "review 1 First"]);
+    assert_eq!(begun, ["build 1 First", "join 1 First", "plan 1 First", "review 1 First"]);
 }

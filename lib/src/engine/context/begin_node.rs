@@ -17,9 +17,10 @@ use crate::engine::executor::{
 };
 use crate::engine::worker::NodeFinished;
 use crate::event::{NodeStarted, Outcome, Snapshot};
-use crate::ids::CommitId;
+use crate::ids::{CommitId, RepoName};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
+use crate::route;
 use crate::state::{Position, Visit};
 use crate::workspace;
 
@@ -96,6 +97,7 @@ pub(in crate::engine) fn begin(
         next_turn: context.state.turns + 1,
         allowance,
         verdict,
+        merges: marked_merges(context, node, start),
         job: AssignedWork::Node,
     };
     Ok(NodeBegin::Started(Box::new(assignment), known))
@@ -119,6 +121,19 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
         interrupted: std::mem::take(&mut context.memory.interrupted),
         recorded: context.memory.recorded.take(),
     }))
+}
+
+/// The conflicting commits a node resolves that starts with the conflicts marked in its files. If a node has committed
+/// something since they were found, the files are as it left them.
+fn marked_merges(context: &Context, node: &Node, start: NodeStart) -> Snapshot {
+    let state = &context.state;
+    if !route::resolves(node) {
+        return Snapshot::new();
+    }
+    let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
+    let conflicts = state.next_conflict().into_iter();
+    let marked = conflicts.filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
+    marked.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect()
 }
 
 pub(in crate::engine) fn newest_record(context: &Context) -> CommitId {
@@ -147,7 +162,7 @@ fn record_start(
 }
 
 /// The start event of a node, and its one-line summary for the record.
-fn started(
+pub(in crate::engine) fn started(
     context: &Context,
     node: &Node,
     visit: &Visit,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::pending::{MadeStep, PendingRecord, Writers};
 use super::turn::{self, first_message};
-use super::{Context, recording};
+use super::{Context, conflicts, recording};
 use crate::clock;
 use crate::engine::executor::Conversation;
 use crate::engine::task::{StepReport, step};
@@ -93,7 +93,7 @@ pub(in crate::engine) fn node_ended(
     finished: NodeFinished,
     conversation: &Conversation,
 ) -> Result<NodeEnd, Error> {
-    let NodeFinished { result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
+    let NodeFinished { result, effect, joined, duration, mut warnings, response, stderr, step, cut_short } = finished;
     let mut broken = recording::repair_record(context)?;
     let is_stuck = matches!(result, Err(Stopped::Environment(_)));
     let outcome = match result {
@@ -110,6 +110,12 @@ pub(in crate::engine) fn node_ended(
         Err(Stopped::Unable(error)) => return Err(*error),
     };
     let mut ending = Ending { step, ..worked(context, effect, conversation) };
+    if let Some(joined) = joined {
+        ending.events.extend(joined.events);
+        ending.changes = Some(joined.changes);
+    }
+    let (outcome, merged) = conflicts::resolve(context, node, outcome, &mut ending.changes)?;
+    ending.events.extend(merged);
     if let Some(step) = &mut ending.step {
         step.by = worked_by(context, &ending.events);
     }
@@ -175,7 +181,7 @@ fn leads_on(context: &Context, route: &Route) -> bool {
         Route::Edge { to } | Route::FailureTarget { to } | Route::Restart { to } => {
             context.state.task.is_none() && context.state.visits(to) == 0
         }
-        Route::GateRetry { .. } | Route::Complete | Route::Fail { .. } => false,
+        Route::Join { .. } | Route::GateRetry { .. } | Route::Complete | Route::Fail { .. } => false,
     }
 }
 
@@ -271,7 +277,9 @@ fn worked_by(context: &Context, last: &[Event]) -> Vec<(String, String)> {
 fn worked(context: &mut Context, effect: Effect, conversation: &Conversation) -> Ending {
     match effect {
         Effect::None => Ending::default(),
-        Effect::Human(answer) => Ending { events: vec![(*answer).into()], ..Ending::default() },
+        Effect::Human(human) => {
+            Ending { events: vec![human.answer.into()], changes: human.changes, ..Ending::default() }
+        }
         Effect::Tool(tool) => {
             let mut execution = tool.tool;
             execution.output = Some(context.recorder.next_message());
@@ -342,6 +350,7 @@ fn route_words(route: &Route) -> String {
         Route::FailureTarget { to } => format!("back to {to}"),
         Route::GateRetry { gate, to } => format!("gate {gate} is not satisfied, back to {to}"),
         Route::Restart { to } => format!("begin again at {to}"),
+        Route::Join { to } => format!("joins at {to}"),
         Route::Retry => "once more".to_owned(),
         Route::Complete => "the end".to_owned(),
         Route::Fail { reason } => format!("the run fails: {reason}"),

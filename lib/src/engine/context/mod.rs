@@ -2,6 +2,7 @@
 //! more; each context writes its own chain.
 
 pub(super) mod begin_node;
+mod conflicts;
 mod context;
 pub(super) mod end_node;
 pub(super) mod history;

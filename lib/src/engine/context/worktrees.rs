@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use super::{Context, history, recording};
 use crate::engine::Error;
 use crate::engine::executor::{Setup, moved_aside_warning};
-use crate::event::{Commits, Event, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated};
+use crate::event::{
+    Commits, Event, ParallelBranchStarted, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated,
+};
 use crate::git;
-use crate::ids::{BranchName, CommitId, RepoName};
+use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName};
+use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
 use crate::text::listed;
 use crate::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace};
@@ -59,6 +62,25 @@ pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option
     }
     record_making(context, events)?;
     Ok((!kept.is_empty()).then(|| kept.join(" and ")))
+}
+
+/// Makes the worktrees of a branch that begins to work. One that must not write shares those of the context it forks
+/// from.
+pub(in crate::engine) async fn begin_branch(
+    context: &mut Context,
+    fan_out: NodeId,
+    shared: Option<Workspace>,
+) -> Result<(), Error> {
+    if !context.state.has_started {
+        let (id, node_id) = (context.id.clone(), context.here());
+        let started = ParallelBranchStarted { fan_out, context: id, node_id, extra: Default::default() };
+        recording::defer(context, &format!("start branch {}", context.id), vec![started.into()])?;
+    }
+    match shared {
+        Some(shared) => context.workspace = Some(shared),
+        None => drop(make_copy(context).await?),
+    }
+    Ok(())
 }
 
 async fn set_up(context: &mut Context, repo: &RepoName) -> Result<(), Error> {
@@ -135,7 +157,11 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     if context.state.task.is_some() && !has_begun(context) {
         workspace::refuse_submodule_work(&mut copy)?;
     }
-    made.kept.extend(workspace::recover(&mut copy)?);
+    // A person may have resolved a conflict there since the session paused.
+    match laid_for_person(context, name) {
+        Some(theirs) if copy.has_laid(theirs)? => copy.note_laid(theirs)?,
+        _ => made.kept.extend(workspace::recover(&mut copy)?),
+    }
     let is_other = workspace::apply_exclusions(&mut copy, &rules)?;
     if is_other || !is_set_up {
         context.warnings.extend(workspace::absent_file_warnings(&mut copy, &context.engine.worktrees)?);
@@ -149,6 +175,15 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
 /// Whether anything of the session has run.
 fn has_begun(context: &Context) -> bool {
     !context.state.nodes.is_empty() || !matches!(context.state.position, state::Position::Ready { .. })
+}
+
+/// The commit whose conflicts a person has to resolve in a worktree, where a gate waits for that.
+fn laid_for_person(context: &Context, name: &RepoName) -> Option<CommitId> {
+    let state = &context.state;
+    let gate = context.plan.pipeline.node(&state.running()?.node)?;
+    let is_untouched = state.work.get(name) == state.merged_work.get(name);
+    let is_theirs = gate.handler == HandlerKind::WaitHuman && is_untouched;
+    state.next_conflict().iter().find(|conflict| is_theirs && conflict.repo == *name).map(|conflict| conflict.theirs)
 }
 
 fn record_making(context: &mut Context, events: Vec<Event>) -> Result<(), Error> {
@@ -166,13 +201,22 @@ fn record_making(context: &mut Context, events: Vec<Event>) -> Result<(), Error>
 
 /// The path of a worktree: all of them are below the base of the repository that holds the record.
 pub(in crate::engine) fn copy_path(context: &Context, name: &RepoName) -> PathBuf {
-    context.engine.worktree_base(&context.repo, &context.plan.record_repo).join(copy_name(context, name))
+    copy_path_of(context, &context.id, name)
+}
+
+/// The same for another context of the session.
+pub(in crate::engine) fn copy_path_of(context: &Context, of: &ContextId, name: &RepoName) -> PathBuf {
+    context.engine.worktree_base(&context.repo, &context.plan.record_repo).join(copy_name_of(context, of, name))
 }
 
 /// Its path below the base.
 fn copy_name(context: &Context, name: &RepoName) -> PathBuf {
-    let place = context.plan.place(&context.id);
-    if context.state.branches.len() > 1 { place.join(name.as_str()) } else { place }
+    copy_name_of(context, &context.id, name)
+}
+
+fn copy_name_of(context: &Context, of: &ContextId, name: &RepoName) -> PathBuf {
+    let place = context.plan.place(of);
+    if context.plan.started.branches.len() > 1 { place.join(name.as_str()) } else { place }
 }
 
 /// Creates a branch, or moves it forward to the newest record. Returns whether it was created.
@@ -189,7 +233,8 @@ fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
 
 /// Moves branch and worktree to the newest record.
 pub(in crate::engine) async fn go_on(context: &mut Context) -> Result<Option<String>, Error> {
-    let kept = make_copy(context).await?;
+    // A branch that must not write shares the worktrees of another context.
+    let kept = if context.state.branches.is_empty() { None } else { make_copy(context).await? };
     history::load_interrupted(context)?;
     context.degrade = true;
     Ok(kept)

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::Allowance;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::preamble;
+use crate::event::Snapshot;
 use crate::ids::{CommitId, ContextId, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, Node, Pipeline};
 use crate::route;
@@ -31,6 +32,9 @@ pub struct Assignment {
     pub allowance: Allowance,
     /// The budget's verdict on spending anything at all.
     pub verdict: BudgetVerdict,
+    /// Commits to merge into the worktrees before the node starts, with the conflicts marked in the files.
+    #[serde(default, skip_serializing_if = "Snapshot::is_empty")]
+    pub merges: Snapshot,
     /// The kind of work.
     pub job: AssignedWork,
 }

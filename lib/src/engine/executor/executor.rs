@@ -20,10 +20,12 @@ use crate::engine::recorded::recorded_pipeline;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
 use crate::engine::{AssignedWork, Assignment, Engine, Error, Offered, Work};
-use crate::event::{Outcome, Warning, WarningCode};
-use crate::git::Repo;
+use crate::event::{Outcome, Snapshot, Warning, WarningCode};
+use crate::git::merge::MergeError;
+use crate::git::{self, Repo};
 use crate::ids::{CommitId, ContextId, SessionId};
-use crate::plan::pipeline::{Node, WritePolicy};
+use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
+use crate::process::{Cancel, Canceller};
 use crate::record::History;
 use crate::workspace::{self, CopyPosition, Workspace};
 
@@ -54,12 +56,18 @@ pub(in crate::engine) struct Running {
     pub assignment: Assignment,
     answers: mpsc::Sender<TurnAnswer>,
     worker: AbortHandle,
+    canceller: Canceller,
 }
 
 impl Running {
     /// Answers the last reported turn. A worker that is gone gets nothing; its end is reported anyway.
     pub(in crate::engine) fn answer(&self, answer: TurnAnswer) {
         let _ = self.answers.try_send(answer);
+    }
+
+    /// Asks the worker to end at once; it reports that it did.
+    pub(in crate::engine) fn cancel(&self) {
+        self.canceller.kill();
     }
 
     /// Aborts the worker. Its unreported work is lost, and so are its worktrees.
@@ -132,7 +140,8 @@ impl Executor {
     ) -> Running {
         let (answers, incoming) = mpsc::channel(1);
         let (id, lost) = (assignment.context.clone(), reports.clone());
-        let work = self.clone().carry_out(assignment.clone(), incoming, reports);
+        let (canceller, cancel) = self.plan.cancel.child();
+        let work = self.clone().carry_out(assignment.clone(), cancel, incoming, reports);
         let working = tokio::spawn(work);
         let worker = working.abort_handle();
         tokio::spawn(async move {
@@ -141,12 +150,13 @@ impl Executor {
                 let _ = lost.send((id, WorkerReport::Lost(broken.to_string()))).await;
             }
         });
-        Running { assignment, answers, worker }
+        Running { assignment, answers, worker, canceller }
     }
 
     async fn carry_out(
         self,
         assignment: Assignment,
+        cancel: Cancel,
         answers: mpsc::Receiver<TurnAnswer>,
         reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) {
@@ -160,7 +170,7 @@ impl Executor {
         let mut finished = match self.prepare(&assignment, &mut workspace, &mut warnings).await {
             Ok(None) => NodeFinished::of(Ok(Outcome::success())),
             Ok(Some((node, work))) => {
-                let worker = self.worker(assignment, node, workspace, answers, reports.clone());
+                let worker = self.worker(assignment, (node, cancel), workspace, answers, reports.clone());
                 let (back, finished) = dispatch::run(worker, work).await;
                 workspace = back;
                 finished
@@ -194,7 +204,9 @@ impl Executor {
                 tokio::task::block_in_place(|| workspace::hand_over(copy, id, branch, CopyPosition::all(commit)))?;
                 self.set_up(workspace, warnings).await?;
             }
-            AssignedWork::Node => {}
+            AssignedWork::Node => {
+                tokio::task::block_in_place(|| mark_conflicts(workspace, &assignment.merges))?;
+            }
         }
         let mut make = || self.make(assignment, &node, workspace, warnings);
         // Work derived from the plan alone is quick to build.
@@ -220,6 +232,10 @@ impl Executor {
             node.ok_or_else(|| Error::Worker { node: id.clone(), why: "the pipeline has no such node".into() })?;
         Ok(match assignment.job {
             AssignedWork::Retest { .. } => Node { write: WritePolicy::Never, ..node },
+            // What it writes is a merge, and nothing else.
+            _ if matches!(node.handler, HandlerKind::Parallel | HandlerKind::FanIn) => {
+                Node { write: WritePolicy::Never, ..node }
+            }
             AssignedWork::Node | AssignedWork::Setup => node,
         })
     }
@@ -267,14 +283,14 @@ impl Executor {
     fn worker(
         &self,
         assignment: Assignment,
-        node: Node,
+        (node, cancel): (Node, Cancel),
         workspace: Workspace,
         answers: mpsc::Receiver<TurnAnswer>,
         reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) -> Worker {
         Worker {
             engine: Arc::clone(&self.engine),
-            cancel: self.plan.cancel.clone(),
+            cancel,
             session: self.plan.id.clone(),
             pipeline: self.plan.started.name.clone(),
             variables: self.plan.variables(),
@@ -286,6 +302,7 @@ impl Executor {
             scratch: None,
             context: assignment.context,
             visit: assignment.visit,
+            resolves: !assignment.merges.is_empty(),
             next_turn: assignment.next_turn,
             allowance: assignment.allowance,
             verdict: assignment.verdict,
@@ -304,4 +321,23 @@ fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
         _ => Ok(()),
     };
     offered.iter().filter_map(|offered| Some((offered, write(offered).err()?))).collect()
+}
+
+/// Merges commits into the worktrees, with the conflicts marked in the files.
+fn mark_conflicts(workspace: &mut Workspace, merges: &Snapshot) -> Result<(), Error> {
+    for (repo, theirs) in merges {
+        let Some(copy) = workspace.copy_mut(repo) else { continue };
+        // What was resolved of it already stays.
+        if copy.has_laid(*theirs)? {
+            continue;
+        }
+        let tree = match git::merge::merge_commits(&copy.repo, copy.at().tip, *theirs) {
+            Ok(tree) => tree,
+            Err(MergeError::Conflict(conflict)) => conflict.marked,
+            Err(MergeError::Git(error)) => return Err(error.into()),
+        };
+        workspace::overlay_tree(copy, tree)?;
+        copy.note_laid(*theirs)?;
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod assignment;
 mod executor;
+pub(super) mod judge;
 pub(super) mod place;
 pub(super) mod recorded_facts;
 mod setup;
@@ -16,4 +17,4 @@ pub(super) use recorded_facts::{
     RecordedFacts, Transcripts, Wanted, interrupted, is_told_of_the_run, messages, newest_answer,
 };
 pub(super) use setup::Setup;
-pub use work::{AgentWork, Offered, Work};
+pub use work::{AgentWork, JoinWork, Offered, Work};

@@ -21,7 +21,8 @@ pub(in crate::engine) fn own_refs(
 ) -> (String, String) {
     let branch = branch_ref(&copy.branch);
     let of_session = format!("{pipeline}/{session}");
-    let own = match (branch.strip_suffix(&of_session), branch.rfind('/')) {
+    // The branch of a parallel context has its name at the end.
+    let own = match (branch.rfind(&of_session).map(|at| &branch[..at]), branch.rfind('/')) {
         (Some(sessions), _) => sessions,
         // Branches of tasks belong to the run that works on them, one after another.
         (None, Some(end)) => &branch[..=end],

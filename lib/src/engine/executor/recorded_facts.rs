@@ -146,7 +146,9 @@ impl RecordedFacts {
             let why = format!("record {} does not tell of its start", assignment.record);
             return Err(Error::Worker { node: visit.node.clone(), why });
         };
-        let state = State::fold(plan.start_node.clone(), events[..start].iter().copied())?;
+        // A fan-out that brings its branches together does so after all it has recorded of them.
+        let until = if node.handler == HandlerKind::Parallel { events.len() } else { start };
+        let state = State::fold(plan.start_node.clone(), events[..until].iter().copied())?;
         let mut interrupted = messages(repo, &history, &interrupted(&state))?;
         let mut recorded = None;
         if assignment.start == NodeStart::Over {

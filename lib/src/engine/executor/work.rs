@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::assignment::{AssignedWork, Assignment};
+use super::judge;
 use super::place::run_dir;
 use super::recorded_facts::{RecordedFacts, judged};
 use crate::agent::Agent;
@@ -19,9 +20,11 @@ use crate::engine::{Engine, Error, Handler, HandlerContext, Recording};
 use crate::event::{Outcome, Status};
 use crate::ids::NodeId;
 use crate::llm::Message;
+use crate::plan::parallel::{FanInPolicy, FanInRules};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::plan::tree::TestCommand;
-use crate::state::{Position, State};
+use crate::route::{self, FanOutVerdict};
+use crate::state::{FanOut, Position, State};
 use crate::step::prompt::LAST_LINE;
 
 /// The work of one node.
@@ -37,6 +40,8 @@ pub enum Work {
     Human(Question),
     /// Run an agent.
     Agent(AgentWork),
+    /// Bring the branches of a fan-out together.
+    Join(Box<JoinWork>),
     /// Run a handler of the embedding program.
     Custom(Arc<dyn Handler>, Box<HandlerContext>),
 }
@@ -72,6 +77,19 @@ pub struct Offered {
     pub text: String,
 }
 
+/// Branches to bring together.
+#[derive(Debug)]
+pub struct JoinWork {
+    /// How.
+    pub rules: FanInRules,
+    /// The fan-out and its branches; none where no fan-out led here.
+    pub fan_out: Option<FanOut>,
+    /// The agent that chooses a branch.
+    pub judge: Option<AgentWork>,
+    /// The outcome if they can be brought together.
+    pub outcome: Outcome,
+}
+
 impl fmt::Debug for AgentWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentWork").field("prompt", &self.prompt).field("continues", &self.continues).finish()
@@ -102,7 +120,8 @@ pub(in crate::engine) fn passes(engine: &Engine, plan: &SessionPlan, state: &Sta
         // A task without tests has no test step, and says so at the end.
         HandlerKind::Tool => plan.tests_of(node).filter(Vec::is_empty).map(|_| Outcome::success()),
         HandlerKind::Wait | HandlerKind::WaitHuman | HandlerKind::Codergen => None,
-        HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
+        HandlerKind::Parallel | HandlerKind::FanIn => None,
+        HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
             let why = format!("no handler is registered for type `{}`", node.handler.as_str());
             Some(Outcome::final_failure(why))
         }
@@ -174,20 +193,43 @@ impl WorkBuilder<'_> {
             HandlerKind::WaitHuman => {
                 let known = known()?;
                 let work = Some(judged(self.plan, &known.state, &known.heard)?);
-                Ok(Work::Human(Question { work, ..Question::of(&self.plan.pipeline, node, visit.visit) }))
+                let context = self.assignment.context.clone();
+                Ok(Work::Human(Question { work, context, ..Question::of(&self.plan.pipeline, node, visit.visit) }))
             }
             HandlerKind::Codergen => Ok(Work::Agent(self.agent_work(&*known()?)?)),
+            HandlerKind::Parallel | HandlerKind::FanIn => Ok(Work::Join(Box::new(self.join_work(&*known()?)?))),
             HandlerKind::Start
             | HandlerKind::Exit
             | HandlerKind::Conditional
-            | HandlerKind::Parallel
-            | HandlerKind::FanIn
             | HandlerKind::ManagerLoop
             | HandlerKind::Custom(_) => {
                 let why = format!("a node of type `{}` is not carried out", node.handler.as_str());
                 Err(Error::Worker { node: node.id.clone(), why })
             }
         }
+    }
+
+    fn join_work(&self, known: &RecordedFacts) -> Result<JoinWork, Error> {
+        let (node, state) = (self.node, &known.state);
+        let rules = node.fan_in.clone().unwrap_or_default();
+        let fan_out = state.fan_out.clone().filter(|fan_out| fan_out.is_over);
+        let candidates = fan_out.as_ref().map(judge::candidates).unwrap_or_default();
+        let asks = rules.policy == FanInPolicy::Judge && candidates.len() > 1;
+        let judge = match asks {
+            true => {
+                let (work, asked) = (self.agent_work(known)?, judge::prompt(&self.plan.repos, state, &candidates)?);
+                Some(AgentWork { prompt: format!("{}\n\n{asked}", work.prompt), ..work })
+            }
+            false => None,
+        };
+        let outcome = match (&node.fan_out, &fan_out) {
+            (Some(rules), Some(fan_out)) => match route::verdict(rules, fan_out) {
+                FanOutVerdict::Over(outcome) => outcome,
+                FanOutVerdict::Open | FanOutVerdict::StopOthers => Outcome::success(),
+            },
+            _ => Outcome::success(),
+        };
+        Ok(JoinWork { rules, fan_out, judge, outcome })
     }
 
     fn agent_work(&self, known: &RecordedFacts) -> Result<AgentWork, Error> {
@@ -218,8 +260,9 @@ impl WorkBuilder<'_> {
         }
         let (told, offered) = self.told(known);
         let lessons = prompts::lessons_for(plan, state, node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
+        let conflicts = conflict_prompt(state, node);
         let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
-        let asked = format!("{}{lessons}{verdict}", node.prompt);
+        let asked = format!("{}{lessons}{conflicts}{verdict}", node.prompt);
         Ok((if told.is_empty() { asked } else { format!("{told}\n{asked}") }, offered))
     }
 
@@ -244,4 +287,22 @@ impl WorkBuilder<'_> {
 fn file_name(result: &NodeResult) -> String {
     let suffix = if result.command.is_some() { "log" } else { "md" };
     format!("{}.{suffix}", result.id)
+}
+
+/// What an agent is told about the conflicts it has to resolve.
+fn conflict_prompt(state: &State, node: &Node) -> String {
+    let conflicts = if route::resolves(node) { state.next_conflict() } else { Vec::new() };
+    let Some(first) = conflicts.first() else { return String::new() };
+    let mut text = format!(
+        "\n\nMerging the work of branch `{}` left conflicts. These files hold conflict markers; edit them so that the intent \
+         of both sides is kept and no marker is left:",
+        first.context
+    );
+    for conflict in &conflicts {
+        let at = if state.work.len() > 1 { format!("{}: ", conflict.repo) } else { String::new() };
+        for path in &conflict.paths {
+            text.push_str(&format!("\n- {at}{} ({})", path.path, path.kind));
+        }
+    }
+    text
 }

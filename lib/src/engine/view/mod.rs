@@ -1,6 +1,7 @@
 //! Reads sessions: their status, events and commits. Nothing here writes, and no lock is needed: records are immutable,
 //! and new ones are only appended.
 
+mod branches;
 mod cost;
 mod failure;
 mod find;
@@ -16,9 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Error;
 use super::locks::lock_name;
 use super::tree::has_landed;
+use super::{Error, Question};
+use crate::budget::Amount;
 use crate::engine::recorded::{recorded_pipeline, recorded_state};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded};
 use crate::git::Repo;
@@ -91,6 +93,12 @@ pub struct Summary {
     pub pipeline: Pipeline,
     /// Its folded state.
     pub state: State,
+    /// The folded states of its branches that have not ended.
+    pub branches: Vec<State>,
+    /// What all its contexts have spent.
+    pub spent: Amount,
+    /// The turns of all its contexts.
+    pub turns: u64,
     /// A process holds its lock.
     pub in_use: bool,
     /// Its newest record.
@@ -113,6 +121,11 @@ impl Summary {
     /// The node it runs or will run next; for an ended session, the one it failed at or completed last.
     pub fn node(&self) -> Option<&NodeId> {
         self.state.next_node().or(self.state.failed_node()).or(self.state.completed.last())
+    }
+
+    /// The questions it waits with.
+    pub fn questions(&self) -> Vec<Question> {
+        Question::waiting(&self.pipeline, &self.state, &self.branches)
     }
 
     /// The repository it works in, and the session branch there.
@@ -213,6 +226,10 @@ impl Summary {
         {
             task.landed = Some(work);
         }
+        let contexts = branches::read(repo, id, &pipeline, &state)?;
+        let spent = contexts.iter().fold(state.spent.total, |sum, branch| sum + branch.state.spent.total);
+        let turns = contexts.iter().fold(state.turns, |sum, branch| sum + branch.state.turns);
+        let branches = contexts.into_iter().filter(|branch| branch.is_open).map(|branch| branch.state).collect();
         let summary = Self {
             session: id.clone(),
             started: history.started.clone(),
@@ -220,6 +237,9 @@ impl Summary {
             updated_at: repo.commit(history.tip)?.at,
             pipeline,
             state,
+            branches,
+            spent,
+            turns,
             in_use,
             tip: history.tip,
         };

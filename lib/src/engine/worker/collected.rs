@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Effect;
+use super::{Effect, JoinReport};
 use crate::engine::task::StepReport;
 use crate::event::Warning;
 use crate::process::sandbox::Refusals;
@@ -12,6 +12,8 @@ use crate::process::{self, Sandbox};
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) effect: Effect,
+    /// The branches that were brought together.
+    pub(super) joined: Option<Box<JoinReport>>,
     pub(super) warnings: Vec<Warning>,
     pub(super) response: Option<String>,
     /// The standard error of the agent's program.

@@ -1,5 +1,6 @@
 //! Nodes that run a command, and handlers of the embedding program, whose changes are committed the same way.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::event::{Outcome, PauseReason, ToolExecution, WarningCode};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
 use crate::process::sandbox::Refusals;
-use crate::process::{self, CommandLimits, CommandSpec, Exit, SpawnError};
+use crate::process::{self, CommandLimits, CommandSpec, Exit, Output, Sandbox, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
@@ -44,13 +45,7 @@ pub(super) async fn tool(
     }
     let begun = Instant::now();
     let status_file = worker.status_file()?;
-    let mut command = CommandSpec::shell(&script, worker.workspace.root());
-    command.env = worker.environment("tool", &status_file);
-    command.limits = CommandLimits { output: OUTPUT_KEPT, ..CommandLimits::default() };
-    command.locks = worker.workspace.locks();
-    let bounds = worker.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
-    command.sandbox = bounds.clone();
-    let ran = worker.engine.supervisor.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
+    let (ran, bounds) = shell(worker, &script, &status_file, cancel).await;
     let output = match ran {
         Ok(output) => output,
         // A step that could not start says nothing about the task. A command that leaves processes running, however,
@@ -85,8 +80,7 @@ pub(super) async fn tool(
     let outcome = match output.exit {
         Exit::Code(0) => worker.read_status(&status_file).unwrap_or_else(Outcome::success),
         exit => {
-            let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
-            let last = last.map(|line| format!(": {}", shorten(line.trim(), 200))).unwrap_or_default();
+            let last = last_line(&stdout, &stderr);
             let refused = refused.as_ref().map(|refused| format!(" ({refused})")).unwrap_or_default();
             worker.within_time(Outcome::fail(format!("{exit}{last}{refused}")), cancel)
         }
@@ -102,6 +96,58 @@ pub(super) async fn tool(
     let outcome = finish_command(worker, CommandRun { command: script, exit, output, begun }, outcome, end)?;
     step::command_step(worker, &outcome, Said { stdout, stderr, how, broke_off }, end);
     Ok(outcome)
+}
+
+/// Runs a shell command in the worktrees, within the bounds of the node.
+async fn shell(
+    worker: &mut Worker,
+    script: &str,
+    status_file: &Path,
+    cancel: &NodeCancel,
+) -> (Result<Output, SpawnError>, Option<Arc<Sandbox>>) {
+    let mut command = CommandSpec::shell(script, worker.workspace.root());
+    command.env = worker.environment("tool", status_file);
+    command.limits = CommandLimits { output: OUTPUT_KEPT, ..CommandLimits::default() };
+    command.locks = worker.workspace.locks();
+    let bounds = worker.bounds(status_file).map(|bounds| Arc::new(bounds.of_command()));
+    command.sandbox = bounds.clone();
+    (worker.engine.supervisor.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await, bounds)
+}
+
+/// Runs the gate of a fan-in on the merged files. Returns the outcome of one that fails.
+pub(super) async fn gate(
+    worker: &mut Worker,
+    script: &str,
+    cancel: &NodeCancel,
+    end: &mut Collected,
+) -> Result<Option<Outcome>, Stopped> {
+    let status_file = worker.status_file()?;
+    let (ran, _) = shell(worker, script, &status_file, cancel).await;
+    let failure = match ran {
+        Ok(output) if output.exit == Exit::Cancelled && !cancel.timed_out() => {
+            return Err(Stopped::Paused(PauseReason::Interrupted));
+        }
+        Ok(output) if output.exit == Exit::Code(0) => None,
+        Ok(output) => {
+            let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
+            let last = last_line(&stdout, &stderr);
+            let all = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { STDERR_MARK });
+            let failed = worker.within_time(Outcome::fail(format!("the gate failed: {}{last}", output.exit)), cancel);
+            let seen = seen_by_others(all.trim_end());
+            end.stderr = worker.engine.redactor.text(&all).into_owned();
+            Some(Outcome { context_updates: [("tool.output".to_owned(), seen.into())].into(), ..failed })
+        }
+        Err(error) => Some(Outcome::fail(format!("the gate could not run: {error}"))),
+    };
+    // What it wrote is no part of the merge.
+    worker.may_not_write(Outcome::success(), &mut end.warnings)?;
+    Ok(failure)
+}
+
+/// The last line a command printed, for a message.
+fn last_line(stdout: &str, stderr: &str) -> String {
+    let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
+    last.map(|line| format!(": {}", shorten(line.trim(), 200))).unwrap_or_default()
 }
 
 /// Commits a command's changes and makes them the effect of its node.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::collected::Collected;
 use super::worker::{block, changed_settings};
-use super::{NodeFinished, Stopped, Worker, agent, command, human, run_tests};
+use super::{NodeFinished, Stopped, Worker, agent, command, human, join, run_tests};
 use crate::engine::executor::Work;
 use crate::engine::worker::cancel::NodeCancel;
 use crate::engine::worker::command::CommandRun;
@@ -17,7 +17,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
     let begun = Instant::now();
     let mut node = Collected::default();
     let result = match work {
-        Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => {
+        Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Join(_) | Work::Custom(..) => {
             let result = watched(&mut worker, work, &mut node).await;
             worker.name_submodules(&mut node.warnings);
             result
@@ -32,6 +32,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
         stderr: node.all_stderr(),
         result,
         effect: node.effect,
+        joined: node.joined,
         duration: begun.elapsed(),
         warnings: node.warnings,
         response: node.response,
@@ -84,6 +85,7 @@ async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Resu
         Work::Tool(command) => command::tool(worker, command, &cancel, end).await,
         Work::Tests(commands) => run_tests::run_tests(worker, commands, &cancel, end).await,
         Work::Agent(work) => agent::agent(worker, work, &cancel, end).await,
+        Work::Join(work) => join::join(worker, *work, &cancel, end).await,
         Work::Custom(handler, mut context) => {
             context.cancel = cancel.cancel.clone();
             let begun = Instant::now();

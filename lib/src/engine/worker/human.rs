@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::collected::Collected;
-use super::{Effect, Stopped, Worker};
+use super::worker::block;
+use super::{Effect, HumanEffect, Stopped, Worker};
 use crate::engine::Engine;
 use crate::engine::human::{GateAnswer, GateReply, Question};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
@@ -43,7 +44,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         reply.comment = comment(&engine, &worker.cancel, question, &reply).await;
     }
     let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
-    end.effect = Effect::Human(Box::new(HumanInteraction {
+    let answer = HumanInteraction {
         node_id: question.node.clone(),
         visit: question.visit,
         question: question.text.clone(),
@@ -52,7 +53,13 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         comment: reply.comment.clone(),
         source: reply.source.to_owned(),
         extra: Default::default(),
-    }));
+    };
+    // A gate that was given conflicts to resolve: the person has edited the files.
+    let changes = match worker.resolves {
+        true => Some(block(|| worker.workspace.scan(None))?),
+        false => None,
+    };
+    end.effect = Effect::Human(Box::new(HumanEffect { answer, changes }));
     // Values of an earlier gate must not be mistaken for those of this one.
     let context_updates = [
         ("selected", choice.target.as_str()),

@@ -6,6 +6,7 @@ mod collected;
 pub(super) mod command;
 pub(super) mod dispatch;
 mod human;
+mod join;
 mod report;
 mod run_tests;
 mod simulation;
@@ -13,6 +14,7 @@ mod step;
 mod worker;
 
 pub(super) use report::{
-    Effect, NodeFinished, Stopped, ToolEffect, TurnAnswer, TurnReport, WorkerReport, output_message,
+    Effect, HumanEffect, JoinReport, NodeFinished, Stopped, ToolEffect, TurnAnswer, TurnReport, WorkerReport,
+    output_message,
 };
 pub(super) use worker::Worker;

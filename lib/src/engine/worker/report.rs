@@ -8,7 +8,7 @@ use crate::budget::Allowance;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::task::StepReport;
 use crate::engine::{self, NoChoice};
-use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, ToolExecution, Warning};
+use crate::event::{AgentTurn, Event, HumanInteraction, Outcome, PauseReason, ToolExecution, Warning};
 use crate::ids::RepoName;
 use crate::workspace::{Changes, Error};
 
@@ -55,6 +55,8 @@ pub(crate) struct NodeFinished {
     pub result: Result<Outcome, Stopped>,
     /// What is recorded with it.
     pub effect: Effect,
+    /// The branches that were brought together.
+    pub joined: Option<Box<JoinReport>>,
     pub duration: Duration,
     pub warnings: Vec<Warning>,
     pub response: Option<String>,
@@ -72,6 +74,7 @@ impl NodeFinished {
         Self {
             result,
             effect: Effect::None,
+            joined: None,
             duration: Duration::ZERO,
             warnings: Vec::new(),
             response: None,
@@ -107,7 +110,7 @@ pub(crate) enum Effect {
     /// A command ran.
     Tool(Box<ToolEffect>),
     /// A gate was answered.
-    Human(Box<HumanInteraction>),
+    Human(Box<HumanEffect>),
     /// An agent left changes after its last turn.
     Leftover(Box<TurnReport>),
 }
@@ -119,6 +122,24 @@ pub(crate) struct ToolEffect {
     pub tool: ToolExecution,
     /// Its output, as a message.
     pub output: Value,
+    pub changes: Changes,
+}
+
+/// An answered gate.
+#[derive(Debug)]
+pub(crate) struct HumanEffect {
+    /// The answer.
+    pub answer: HumanInteraction,
+    /// What the person changed in the worktrees, where that was theirs to do.
+    pub changes: Option<Changes>,
+}
+
+/// Branches that were brought together.
+#[derive(Debug)]
+pub(crate) struct JoinReport {
+    /// What is recorded of it.
+    pub events: Vec<Event>,
+    /// The merge commits. The worktrees have their files.
     pub changes: Changes,
 }
 

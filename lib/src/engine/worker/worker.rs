@@ -42,6 +42,8 @@ pub struct Worker {
     pub variables: Vec<(String, String)>,
     pub node: Node,
     pub visit: Visit,
+    /// It has merge conflicts to resolve.
+    pub resolves: bool,
     pub workspace: Workspace,
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,

@@ -7,6 +7,7 @@ use super::tasks::no_step;
 use crate::plan::alias;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::DefaultsFor;
+use crate::plan::parallel::{ErrorPolicy, FanInPolicy, JoinPolicy};
 use crate::plan::pipeline::{Attrs, HandlerKind, Node, Pipeline, QuestionKind};
 use crate::text::{closest, listed};
 
@@ -15,9 +16,9 @@ pub const CORE_OUTCOMES: [&str; 5] = ["success", "partial_success", "retry", "fa
 
 /// Attributes that take one of a few words.
 const CHOICES: [(&str, &[&str]); 4] = [
-    ("join_policy", &["wait_all", "first_success", "k_of_n", "quorum"]),
-    ("error_policy", &["continue", "fail_fast", "ignore"]),
-    ("fan_in.policy", &["merge", "pick", "judge"]),
+    ("join_policy", &JoinPolicy::WORDS),
+    ("error_policy", &ErrorPolicy::WORDS),
+    ("fan_in.policy", &FanInPolicy::WORDS),
     ("question_type", &QuestionKind::WORDS),
 ];
 

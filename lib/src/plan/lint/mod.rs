@@ -65,8 +65,6 @@ pub fn unsupported(pipeline: &Pipeline) -> Vec<Diagnostic> {
     }
     for node in pipeline.nodes() {
         let what = match node.handler {
-            HandlerKind::Parallel => Some("fan-out (`parallel`)"),
-            HandlerKind::FanIn => Some("fan-in (`parallel.fan_in`)"),
             HandlerKind::ManagerLoop => Some("a manager loop (`shape=house`)"),
             _ => None,
         };

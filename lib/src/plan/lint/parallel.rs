@@ -1,9 +1,11 @@
-//! Fan-out and fan-in: every branch must come together again.
+//! Fan-out and fan-in: every branch must come together again, under a name of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ids::{ContextId, NodeId};
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::pipeline::{HandlerKind, Pipeline};
+use crate::plan::parallel::{JoinPolicy, branch_nodes, join_of};
+use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     let fan_ins = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::FanIn).map(|node| &node.id);
@@ -16,6 +18,7 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     for node in pipeline.nodes() {
         match node.handler {
             HandlerKind::Parallel => {
+                fan_out(pipeline, node, found);
                 for edge in pipeline.outgoing(&node.id).filter(|edge| !joined.contains(&edge.to)) {
                     let message = format!("the branch from `{}` to `{}` never reaches a fan-in", edge.from, edge.to);
                     let fix = "lead it to a node with `shape=tripleoctagon`";
@@ -38,6 +41,39 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+fn fan_out(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
+    let error = |rule: &str, message: String| Diagnostic::error(rule, message, node.span.0).at_node(&node.id);
+    let branches = pipeline.outgoing(&node.id).count();
+    let join = join_of(pipeline, &node.id);
+    if branches == 0 {
+        found.push(error("fan_out_joins", format!("the fan-out `{}` has no branches", node.id)));
+    } else if join.is_none() {
+        let fix = "lead every branch to one node with `shape=tripleoctagon`";
+        let message = format!("the branches of `{}` have no node in common to join at", node.id);
+        found.push(error("fan_out_joins", message).with_fix(fix));
+    }
+    if let Some(JoinPolicy::KOfN(k)) = node.fan_out.map(|rules| rules.join) {
+        let is_given = node.attrs.contains_key("k");
+        if !is_given || k == 0 || k as usize > branches {
+            let message = format!("`join_policy=k_of_n` needs `k`, a number from 1 to {branches}");
+            found.push(error("join_count", message));
+        }
+    }
+    let mut names: BTreeMap<ContextId, &NodeId> = BTreeMap::new();
+    for edge in pipeline.outgoing(&node.id) {
+        if let Some(other) = names.insert(ContextId::of_node(&edge.to), &edge.to).filter(|other| **other != edge.to) {
+            let message = format!("the branches at `{other}` and `{}` would have the same name", edge.to);
+            found.push(error("branch_names", message).with_fix("rename one of the nodes"));
+        }
+        let inside = branch_nodes(pipeline, &edge.to, join);
+        let restarts = inside.iter().flat_map(|node| pipeline.outgoing(&node.id)).filter(|edge| edge.loop_restart);
+        for edge in restarts {
+            let message = format!("`loop_restart` inside a branch of `{}`: a branch cannot restart the run", node.id);
+            found.push(Diagnostic::error("branch_restarts", message, edge.span.0).at_edge(&edge.from, &edge.to));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{NodeId, StepName};
 use crate::plan::diagnostic::Diagnostic;
+use crate::plan::parallel::{branch_nodes, join_of};
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 /// Why nothing may lead back.
@@ -32,6 +33,10 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
             found.push(refuse(format!("`{}` and `{}` are both the step `{step}`", other.id, node.id)));
         }
     }
+    for node in steps_in_branches(pipeline) {
+        let why = format!("`{}` is in a branch of a fan-out and cannot be a step: remove `step`", node.id);
+        found.push(Diagnostic::error("task_steps", why, node.span.0).at_node(&node.id));
+    }
     if steps.is_empty() {
         let why = "no node has a `step`, so an attempt would commit nothing";
         found.push(Diagnostic::error("task_steps", why, pipeline.span.0));
@@ -42,6 +47,20 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
     }
     found.extend(jumps_back(pipeline));
     found
+}
+
+/// The steps that would be done by several branches at once, where a task has one step after another.
+fn steps_in_branches(pipeline: &Pipeline) -> Vec<&Node> {
+    let fan_outs = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Parallel);
+    let mut found: BTreeMap<&NodeId, &Node> = BTreeMap::new();
+    for fan_out in fan_outs {
+        let join = join_of(pipeline, &fan_out.id);
+        for edge in pipeline.outgoing(&fan_out.id) {
+            let steps = branch_nodes(pipeline, &edge.to, join).into_iter().filter(|node| node.step.is_some());
+            found.extend(steps.map(|node| (&node.id, node)));
+        }
+    }
+    found.into_values().collect()
 }
 
 /// Why a node that names a step makes none; none where it does, or names none.

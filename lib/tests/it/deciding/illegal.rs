@@ -112,6 +112,7 @@ fn fork(id: &str) -> Event {
         node_id: node("a"),
         base: snapshot(1),
         branches: Default::default(),
+        join: None,
         extra: Default::default(),
     }
     .into()

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{
-    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ContextForked, Event,
-    FailureClass, Feedback, FeedbackKind, ForkKind, HumanInteraction, Landed, Landing, MessageRange, NodeExecution,
-    NodeStarted, Outcome, PauseReason, PhaseMerged, PipelineCancelled, PipelineCompleted, PipelineFailed,
-    PipelinePaused, PipelineStarted, PriceUnknown, Recorded, Resumed, RetryAt, Route, RunStarted, SessionBranchCreated,
-    SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall,
-    ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
+    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictedPath,
+    ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind, HumanInteraction, Landed,
+    Landing, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch, ParallelBranchCompleted,
+    ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged, PipelineCancelled,
+    PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded, Resumed, RetryAt,
+    Route, RunStarted, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskLanded,
+    TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
+    WorktreeMergeConflict, WorktreeMerged,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -42,7 +44,8 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks(), resumed(), told()].concat();
+    let events =
+        [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks(), resumed(), told(), parallel()].concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
@@ -123,6 +126,7 @@ fn resumed() -> Vec<Event> {
             node_id: node("tests"),
             base: at(2),
             branches: [(repo(), "pleach/hello/abcdefgh--tests".parse().unwrap())].into(),
+            join: None,
             extra: Default::default(),
         }
         .into(),
@@ -440,5 +444,91 @@ fn marks() -> Vec<Event> {
         AgentTurn { is_last: true, ..turn.clone() }.into(),
         AgentTurn { estimated: true, ..turn }.into(),
         unbilled.into(),
+    ]
+}
+
+fn parallel() -> Vec<Event> {
+    let context = |id: &str| id.parse().unwrap();
+    let branch = |id: &str, read_only| ParallelBranch { context: context(id), node_id: node(id), read_only };
+    let path = ConflictedPath {
+        path: "src/a.rs".into(),
+        kind: "modify/delete".into(),
+        base: Some(commit(1)),
+        ours: None,
+        theirs: Some(commit(3)),
+    };
+    let completed = ParallelBranchCompleted {
+        node_id: node("fork"),
+        context: context("tests"),
+        outcome: Outcome::success(),
+        stopped: false,
+        score: Some(0.5),
+        work: at(2),
+        goal_gates: [(node("check"), Status::Success)].into(),
+        extra: Default::default(),
+    };
+    let (stopped, none) =
+        (ParallelBranchCompleted { stopped: true, score: None, ..completed.clone() }, Default::default());
+    vec![
+        ContextForked {
+            from: "main".parse().unwrap(),
+            context: context("look"),
+            kind: ForkKind::Parallel,
+            node_id: node("look"),
+            base: at(2),
+            branches: Default::default(),
+            join: Some(node("together")),
+            extra: Default::default(),
+        }
+        .into(),
+        ParallelStarted {
+            node_id: node("fork"),
+            visit: 2,
+            attempt: 1,
+            join: node("together"),
+            join_policy: "quorum".into(),
+            error_policy: "fail_fast".into(),
+            max_parallel: 4,
+            branches: vec![branch("tests", false), branch("look", true)],
+            extra: Default::default(),
+        }
+        .into(),
+        ParallelBranchStarted {
+            fan_out: node("fork"),
+            context: context("tests"),
+            node_id: node("tests"),
+            extra: Default::default(),
+        }
+        .into(),
+        completed.into(),
+        ParallelBranchCompleted { goal_gates: none, ..stopped }.into(),
+        ParallelCompleted {
+            node_id: node("fork"),
+            visit: 2,
+            attempt: 1,
+            succeeded: 1,
+            failed: 0,
+            stopped: 1,
+            extra: Default::default(),
+        }
+        .into(),
+        WorktreeMerged { repo: repo(), context: context("tests"), git_sha: commit(4), extra: Default::default() }
+            .into(),
+        ContextJoined {
+            node_id: node("together"),
+            contexts: vec![context("tests")],
+            policy: "merge".into(),
+            result: at(4),
+            extra: Default::default(),
+        }
+        .into(),
+        WorktreeMergeConflict {
+            repo: repo(),
+            context: context("more"),
+            theirs: commit(3),
+            paths: vec![path],
+            extra: Default::default(),
+        }
+        .into(),
     ]
 }

@@ -166,6 +166,22 @@ fn fill(mut event: Event, with: Filling) -> Event {
         }
         Event::Resumed(data) => data.extra = with.extra,
         Event::ContextForked(data) => (data.node_id, data.base, data.extra) = (with.node, with.commits, with.extra),
+        Event::ParallelStarted(data) => {
+            (data.node_id, data.visit, data.attempt) = (with.node, with.small, with.small);
+            (data.join_policy, data.extra) = (with.text, with.extra);
+        }
+        Event::ParallelBranchStarted(data) => (data.node_id, data.extra) = (with.node, with.extra),
+        Event::ParallelBranchCompleted(data) => {
+            (data.node_id, data.outcome, data.stopped) = (with.node, with.outcome, with.flag);
+            (data.work, data.score, data.extra) = (with.commits, with.money, with.extra);
+        }
+        Event::ParallelCompleted(data) => (data.node_id, data.failed, data.extra) = (with.node, with.small, with.extra),
+        Event::ContextJoined(data) => (data.policy, data.result, data.extra) = (with.text, with.commits, with.extra),
+        Event::WorktreeMerged(data) => (data.git_sha, data.extra) = (with.commit, with.extra),
+        Event::WorktreeMergeConflict(data) => {
+            data.paths.iter_mut().for_each(|path| path.path = RepoPath::new(with.path.clone()));
+            (data.theirs, data.extra) = (with.commit, with.extra);
+        }
         Event::SessionBranchCreated(data) => (data.base, data.extra) = (with.commit, with.extra),
         Event::WorktreeCreated(data) => (data.name, data.extra) = (with.text, with.extra),
         Event::NodeStarted(data) => {

@@ -1,0 +1,231 @@
+//! Fan-out and fan-in through the program: branches at once, joined by true merges; conflicts, policies, gates.
+
+use serde_json::{Value, json};
+
+use crate::sessions::{Story, graph, tool};
+use crate::support::{Ran, TestEnv};
+
+mod conflicts;
+mod policies;
+mod worktrees;
+
+/// A fan-out to `branches`, each a chain of nodes, joined at `join`.
+pub fn fan(name: &str, attributes: &str, branches: &[&str], body: &str) -> String {
+    let edges: String = branches.iter().map(|chain| format!(" fork -> {chain} -> join\n")).collect();
+    graph(
+        name,
+        &format!(" fork [shape=component{attributes}]\n join [shape=tripleoctagon]\n{body} start -> fork\n{edges}"),
+    )
+}
+
+impl TestEnv {
+    /// What a context of the only session has recorded.
+    pub fn story_of(&self, context: &str) -> Story {
+        Story::in_context(self, &self.repo_path(), &self.session(), context)
+    }
+
+    /// The events of one context of the only session, with their types.
+    pub fn events_in(&self, context: &str) -> Vec<(String, Value)> {
+        self.story_of(context).events().map(|(kind, data)| (kind.to_owned(), data.clone())).collect()
+    }
+
+    /// The session branch, or that of one of its branches.
+    pub fn branch_of(&self, context: &str) -> String {
+        let story = self.story();
+        let branch = story.first("PipelineStarted")["branches"]["repo"].as_str().expect("a branch").to_owned();
+        if context == "main" { branch } else { format!("{branch}--{context}") }
+    }
+
+    /// The data of the events of a type in a context.
+    pub fn all_in(&self, context: &str, kind: &str) -> Vec<Value> {
+        self.events_in(context).into_iter().filter(|(found, _)| found == kind).map(|(_, data)| data).collect()
+    }
+
+    /// The final value of the root's context.
+    pub fn value(&self, key: &str) -> Value {
+        let checkpoints = self.all_in("main", "Checkpoint");
+        checkpoints.last().expect("a checkpoint")["context"][key].clone()
+    }
+}
+
+/// The paths of the linked worktrees.
+pub fn linked(env: &TestEnv) -> Vec<String> {
+    let listed = env.git(&["worktree", "list", "--porcelain"]);
+    listed.lines().filter_map(|line| line.strip_prefix("worktree ")).skip(1).map(str::to_owned).collect()
+}
+
+fn two(env: &TestEnv) -> Ran {
+    let body = tool("a", "echo a > a.txt") + &tool("b", "echo b > b.txt") + " join -> exit";
+    env.run(&fan("both", "", &["a", "b"], &body), &[])
+}
+
+#[test]
+fn fan_out_and_fan_in() {
+    let env = TestEnv::with_repo();
+    two(&env).expect(0);
+    assert_eq!((env.committed("a.txt"), env.committed("b.txt")), ("a".into(), "b".into()));
+    let kinds = |context: &str| env.events_in(context).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>();
+    let of_main = kinds("main");
+    for kind in ["ParallelStarted", "ParallelBranchCompleted", "ParallelCompleted", "WorktreeMerged", "ContextJoined"] {
+        assert!(of_main.iter().any(|found| found == kind), "{kind}: {of_main:?}");
+    }
+    for kind in ["ContextForked", "ParallelBranchStarted", "WorktreeCreated", "TurnCommitted"] {
+        assert!(kinds("a").iter().any(|found| found == kind), "{kind}: {:?}", kinds("a"));
+    }
+    let results = env.value("parallel.results");
+    assert_eq!(results[0]["id"], "a");
+    assert_eq!((&results[0]["outcome"], &results[1]["id"]), (&json!("success"), &json!("b")));
+    assert_eq!(env.value("parallel.fan_in.best_id"), "a");
+}
+
+#[test]
+fn a_branch_of_more_than_one_node_joins_as_a_whole() {
+    let env = TestEnv::with_repo();
+    let body = tool("a1", "echo one > a.txt")
+        + &tool("a2", "cat a.txt && echo two >> a.txt")
+        + &tool("b", "echo b > b.txt")
+        + " join -> exit";
+    env.run(&fan("chain", "", &["a1 -> a2", "b"], &body), &[]).expect(0);
+    assert_eq!(env.committed("a.txt"), "one\ntwo");
+    let subjects = env.git(&["log", "--format=%s", &env.branch_of("a1")]);
+    assert_eq!(subjects.lines().count(), 3, "{subjects}");
+}
+
+#[test]
+fn context_values_of_branches_are_their_own() {
+    let env = TestEnv::with_repo();
+    let says = |value: &str| {
+        format!("echo '{{\"outcome\":\"success\",\"context_updates\":{{\"who\":\"{value}\"}}}}' > $PLEACH_STATUS_FILE")
+    };
+    let body = tool("before", &says("start"))
+        + &tool("a", &says("a"))
+        + &tool("b", "echo b > b.txt")
+        + &tool("after", "true")
+        + " join -> after -> exit";
+    let dot = fan("values", "", &["a", "b"], &body).replace("start -> fork", "start -> before -> fork");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.value("who"), "start", "what a branch sets is not merged back");
+    let of_a = env.all_in("a", "Checkpoint").last().unwrap()["context"]["who"].clone();
+    let of_b = env.all_in("b", "Checkpoint").last().unwrap()["context"]["who"].clone();
+    assert_eq!((of_a, of_b), (json!("a"), json!("start")));
+}
+
+#[test]
+fn fan_outs_nest() {
+    let env = TestEnv::with_repo();
+    let body = " inner [shape=component]\n meet [shape=tripleoctagon]\n".to_owned()
+        + &tool("x", "echo x > x.txt")
+        + &tool("y", "echo y > y.txt")
+        + &tool("b", "echo b > b.txt")
+        + " inner -> y -> meet\n join -> exit";
+    env.run(&fan("nested", "", &["inner -> x -> meet", "b"], &body), &[]).expect(0);
+    for file in ["x", "y", "b"] {
+        assert_eq!(env.committed(&format!("{file}.txt")), file);
+    }
+    let contexts = env.git(&["for-each-ref", "--format=%(refname:lstrip=4)", "refs/pleach/sessions/"]);
+    assert_eq!(contexts, "b\ninner\ninner-x\ninner-y\nmain");
+}
+
+#[test]
+fn loops_and_retries_stay_inside_a_branch() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "echo round >> a.txt")
+        + &tool("check", "test $(wc -l < a.txt) -ge 3")
+        + &tool("b", "echo try >> b.txt && test $(wc -l < b.txt) -ge 2")
+            .replace("tool_command", "max_retries=3, tool_command")
+        + " check -> a [condition=\"outcome=fail\"]\n join -> exit";
+    let dot = fan("loops", "", &["a -> check", "b"], &body)
+        .replace("check -> join", "check -> join [condition=\"outcome=success\"]");
+    let dot = dot.replace(
+        "fork -> a -> check -> join [condition=\"outcome=success\"]",
+        "fork -> a -> check\n check -> join [condition=\"outcome=success\"]",
+    );
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.committed("a.txt"), "round\nround\nround");
+    assert_eq!(env.committed("b.txt"), "try\ntry");
+}
+
+#[test]
+fn a_fan_out_in_a_loop_numbers_its_branches() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "echo a >> a.txt")
+        + &tool("b", "echo b >> b.txt")
+        + &tool("again", "test $(wc -l < a.txt) -ge 2")
+        + " join -> again\n again -> fork [condition=\"outcome=fail\"]\n again -> exit [condition=\"outcome=success\"]";
+    env.run(&fan("rounds", "", &["a", "b"], &body), &[]).expect(0);
+    assert_eq!(env.committed("a.txt"), "a\na");
+    let contexts = env.git(&["for-each-ref", "--format=%(refname:lstrip=4)", "refs/pleach/sessions/"]);
+    assert_eq!(contexts, "a\na-2\nb\nb-2\nmain");
+}
+
+#[test]
+fn a_node_without_a_fan_in_joins_by_merge_first() {
+    let env = TestEnv::with_repo();
+    let body = " fork [shape=component]\n".to_owned()
+        + &tool("a", "echo a > a.txt")
+        + &tool("b", "echo b > b.txt")
+        + &tool("review", "cat a.txt b.txt > both.txt")
+        + " start -> fork\n fork -> a -> review\n fork -> b -> review\n review -> exit";
+    env.run(&graph("shared", &body), &[]).expect(0);
+    assert_eq!(env.committed("both.txt"), "a\nb");
+}
+
+#[test]
+fn without_any_common_node_the_exit_joins() {
+    let env = TestEnv::with_repo();
+    let body = " fork [shape=component]\n".to_owned()
+        + &tool("a", "echo a > a.txt")
+        + &tool("b", "echo b > b.txt")
+        + " start -> fork\n fork -> a -> exit\n fork -> b -> exit";
+    env.run(&graph("open", &body), &[]).expect(0);
+    assert_eq!((env.committed("a.txt"), env.committed("b.txt")), ("a".into(), "b".into()));
+}
+
+#[test]
+fn conditions_choose_the_branches() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "echo a > a.txt") + &tool("b", "echo b > b.txt") + " join -> exit";
+    let dot = fan("some", "", &["a", "b"], &body)
+        .replace("fork -> b -> join", "fork -> b [condition=\"context.wanted=yes\"]\n b -> join");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.all_in("main", "ParallelStarted")[0]["branches"], json!([{"context": "a", "node_id": "a"}]));
+    let none = dot.replace("fork -> a -> join", "fork -> a [condition=\"context.wanted=yes\"]\n a -> join");
+    let env = TestEnv::with_repo();
+    let ran = env.run(&none, &[]).expect(1);
+    assert!(ran.stdout.contains("no edge leads to a branch"), "{ran}");
+}
+
+#[test]
+fn a_fan_in_without_a_fan_out_fails() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "true") + " join [shape=tripleoctagon]\n start -> a -> join -> exit";
+    let ran = env.run(&graph("lonely", &body), &[]).expect(1);
+    assert!(ran.stdout.contains("no fan-out led here"), "{ran}");
+}
+
+#[test]
+fn a_gate_in_a_branch_stops_only_that_branch() {
+    let env = TestEnv::with_repo();
+    let body = " ask [shape=hexagon, label=\"Go?\"]\n".to_owned()
+        + &tool("a", "echo a > a.txt")
+        + &tool("b1", "echo one > b.txt")
+        + &tool("b2", "echo two >> b.txt")
+        + " ask -> a [label=Yes]\n join -> exit";
+    let dot = fan("asks", ", max_parallel=1", &["ask", "b1 -> b2"], &body)
+        .replace("fork -> ask -> join", "fork -> ask\n a -> join");
+    let ran = env.run(&dot, &[]).expect(4);
+    assert!(ran.stdout.contains("`ask/ask` asks: Go?"), "{ran}");
+    assert_eq!(env.git(&["show", &format!("{}:b.txt", env.branch_of("b1"))]), "one\ntwo", "the other one went on");
+    let shown = env.pleach(&["status", &env.session(), "--json"]).expect(0).json();
+    assert_eq!((&shown["question"]["node"], &shown["question"]["context"]), (&json!("ask"), &json!("ask")));
+    env.resume(&["--answer", "ask/ask=Yes"]).expect(0);
+    assert_eq!((env.committed("a.txt"), env.committed("b.txt")), ("a".into(), "one\ntwo".into()));
+}
+
+#[test]
+fn every_line_of_a_branch_names_it() {
+    let env = TestEnv::with_repo();
+    let ran = two(&env).expect(0);
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("▸ a ") || line.contains("✓ a ")).collect();
+    assert!(lines.len() == 2 && lines.iter().all(|line| line.starts_with("a │ ")), "{ran}");
+}

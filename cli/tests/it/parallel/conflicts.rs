@@ -1,0 +1,122 @@
+//! Branches that change the same lines: a conflict is data, and the next node resolves it.
+
+use serde_json::json;
+
+use super::{fan, linked};
+use crate::sessions::{graph, tool};
+use crate::support::TestEnv;
+
+/// Branches that write different things into `same.txt`, and a node after them.
+fn clash(branches: &[&str], after: &str) -> String {
+    let write = |id: &&str| tool(id, &format!("echo {id} > same.txt; echo {id} > {id}.txt"));
+    let body = branches.iter().map(write).collect::<String>() + after;
+    fan("clash", "", branches, &body)
+}
+
+#[test]
+fn merge_conflict_surfaced() {
+    let env = TestEnv::with_repo();
+    let resolve = tool("fix", "cat same.txt > seen.log; printf 'a and b\\n' > same.txt") + " join -> fix -> exit";
+    let ran = env.run(&clash(&["a", "b"], &resolve), &[]).expect(0);
+    assert!(ran.stderr.contains("conflict with branch b in `same.txt`"), "{ran}");
+    assert_eq!(env.committed("same.txt"), "a and b");
+    let seen = env.committed("seen.log");
+    assert!(seen.contains("<<<<<<< ") && seen.contains("\na\n") && seen.contains("\nb\n"), "{seen}");
+    let conflict = &env.all_in("main", "WorktreeMergeConflict")[0];
+    assert_eq!((&conflict["context"], &conflict["paths"][0]["path"]), (&json!("b"), &json!("same.txt")));
+    let path = &conflict["paths"][0];
+    assert!(path.get("base").is_none() && path["ours"].is_string() && path["theirs"].is_string(), "{path}");
+    // The fan-in says what is left to do, and the next node that nothing is.
+    let ended = env.all_in("main", "NodeExecution").into_iter().find(|ended| ended["node_id"] == "join").unwrap();
+    assert_eq!(ended["outcome"]["status"], "partial_success");
+    assert_eq!(ended["outcome"]["context_updates"]["parallel.merge_conflicts"][0]["branch"], "b");
+    assert_eq!(env.value("parallel.merge_conflicts"), "");
+    // Both branches are in the history, each merged once.
+    let merges = env.git(&["log", "--merges", "--format=%s", &env.branch()]);
+    assert_eq!(merges, "Merge branch b\nMerge branch a");
+    for context in ["a", "b"] {
+        env.git(&["merge-base", "--is-ancestor", &env.branch_of(context), &env.branch()]);
+    }
+    assert_eq!(linked(&env).len(), 1, "resolved: their worktrees are gone");
+}
+
+#[test]
+fn each_conflicting_branch_is_a_visit_of_the_next_node() {
+    let env = TestEnv::with_repo();
+    let resolve = tool("fix", "grep -v '^[<=>|]' same.txt > ok.txt; mv ok.txt same.txt") + " join -> fix -> exit";
+    env.run(&clash(&["a", "b", "c"], &resolve), &[]).expect(0);
+    assert_eq!(env.committed("same.txt"), "a\nb\nc");
+    let visits = env.all_in("main", "NodeStarted").iter().filter(|node| node["node_id"] == "fix").count();
+    assert_eq!(visits, 2);
+}
+
+#[test]
+fn conflicting_branches_are_merged_last() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "echo a > same.txt") + &tool("b", "echo b > same.txt") + &tool("c", "echo c > c.txt");
+    let after = tool("fix", "ls > seen.log; echo both > same.txt") + " join -> fix -> exit";
+    env.run(&fan("last", "", &["a", "b", "c"], &(body + &after)), &[]).expect(0);
+    assert!(env.committed("seen.log").contains("c.txt"), "what fits is there before the conflict is resolved");
+}
+
+#[test]
+fn markers_that_are_left_fail_the_node() {
+    let env = TestEnv::with_repo();
+    let ran = env.run(&clash(&["a", "b"], &(tool("fix", "true") + " join -> fix -> exit")), &[]).expect(1);
+    assert!(ran.stdout.contains("conflict markers are left in `same.txt`"), "{ran}");
+    let kept = linked(&env);
+    assert!(kept.iter().any(|path| path.ends_with("/b")), "worktree preserved on failure: {kept:?}");
+    // Another node may do better with what was left.
+    let env = TestEnv::with_repo();
+    let more = tool("fix", "echo half >> same.txt")
+        + &tool("mend", "grep -q half same.txt && echo done > same.txt")
+        + " join -> fix\n fix -> mend [condition=\"outcome=fail\"]\n fix -> exit [condition=\"outcome=success\"]\n mend -> exit";
+    env.run(&clash(&["a", "b"], &more), &[]).expect(0);
+    assert_eq!(env.committed("same.txt"), "done");
+}
+
+#[test]
+fn reaching_the_exit_with_a_conflict_fails_the_run() {
+    let env = TestEnv::with_repo();
+    let ran = env.run(&clash(&["a", "b"], " join -> exit"), &[]).expect(1);
+    assert!(ran.stdout.contains("unresolved merge conflict") && ran.stdout.contains("`same.txt`"), "{ran}");
+    assert_eq!(env.files(), ["README.md", "a.txt", "same.txt"]);
+}
+
+#[test]
+fn a_person_resolves_a_conflict_at_a_gate() {
+    let env = TestEnv::with_repo();
+    let after = " look [shape=hexagon, label=\"Resolved?\"]\n join -> look\n look -> exit [label=Yes]";
+    let dot = clash(&["a", "b"], after);
+    env.run(&dot, &[]).expect(4);
+    let file = env.worktree().join("same.txt");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("<<<<<<< "));
+    std::fs::write(&file, "by hand\n").unwrap();
+    env.resume(&["--answer", "look=Yes"]).expect(0);
+    assert_eq!(env.committed("same.txt"), "by hand");
+    assert_eq!(env.git(&["log", "-1", "--format=%s", &env.branch()]), "Merge branch b");
+}
+
+#[test]
+fn an_agent_is_told_which_files_conflict() {
+    let env = TestEnv::with_repo();
+    env.script("model: m\nscripts:\n  - name: fix\n    when: {node: fix}\n    steps:\n      - tools: [{write_file: {file_path: same.txt, content: \"both\\n\"}}]\n      - text: done\n",
+    );
+    let dot = clash(&["a", "b"], " fix [prompt=\"Put it together\"]\n join -> fix -> exit");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.committed("same.txt"), "both");
+    let asked = env.pleach(&["show", &env.session(), "main.1", "--json"]).expect(0).stdout;
+    assert!(asked.contains("Merging the work of branch `b` left conflicts") && asked.contains("same.txt"), "{asked}");
+}
+
+#[test]
+fn a_conflict_without_a_fan_in_waits_at_the_join() {
+    let env = TestEnv::with_repo();
+    let body = " fork [shape=component]\n".to_owned()
+        + &tool("a", "echo a > same.txt")
+        + &tool("b", "echo b > same.txt")
+        + &tool("review", "echo both > same.txt")
+        + " start -> fork\n fork -> a -> review\n fork -> b -> review\n review -> exit";
+    env.run(&graph("shared", &body), &[]).expect(0);
+    assert_eq!(env.committed("same.txt"), "both");
+}

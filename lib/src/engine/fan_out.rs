@@ -1,0 +1,244 @@
+//! Fan-outs. The context that reaches one forks a context per branch, and records how each of them ended. Which branch
+//! runs and when the fan-out is over is decided by [`crate::route`]; the pump acts on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::context::{Context, NodeBegin, NodeEnd, begin_node, end_node, recording, worktrees};
+use super::executor::{AssignedWork, Assignment, Conversation, NodeStart};
+use super::fork::{ForkOrigin, begin_fork};
+use super::locks::worktree_lock;
+use super::worker::NodeFinished;
+use super::{Error, remove};
+use crate::budget::Allowance;
+use crate::clock;
+use crate::engine::budget::BudgetVerdict;
+use crate::event::{
+    ContextForked, Event, ForkKind, Outcome, ParallelBranch, ParallelBranchCompleted, ParallelCompleted,
+    ParallelStarted, PipelineCancelled, Recorded, Status, WarningCode,
+};
+use crate::ids::{BranchName, ContextId, RepoName};
+use crate::plan::parallel::{is_read_only, join_of};
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::record::Batch;
+use crate::route;
+use crate::state::{FanOut, State, Visit};
+use crate::text::listed;
+
+/// What became of a fan-out that was to be started.
+pub(super) enum FanOutBegin {
+    /// Its branches are on record. Those that were before are open already.
+    Forked(Vec<Context>),
+    /// There is no branch to run.
+    Ended(NodeEnd),
+}
+
+/// Starts a fan-out, or resumes one whose branches are on record.
+pub(super) fn begin(context: &mut Context, node: &Node, visit: &Visit, continues: bool) -> Result<FanOutBegin, Error> {
+    let start = if continues { NodeStart::Continued } else { NodeStart::First };
+    let (summary, started) = begin_node::started(context, node, visit, start, &Conversation::none());
+    if continues && context.state.fan_out.as_ref().is_some_and(|fan_out| fan_out.is_of(visit)) {
+        recording::write_with(context, &summary, started.into())?;
+        return Ok(FanOutBegin::Forked(Vec::new()));
+    }
+    let Some(parallel) = branches(context, node, visit) else {
+        recording::defer(context, &summary, vec![started.into()])?;
+        let failed = Outcome::final_failure("no edge leads to a branch");
+        let finished = NodeFinished::of(Ok(failed));
+        return end_node::node_ended(context, node, visit, finished, &Conversation::none()).map(FanOutBegin::Ended);
+    };
+    let forks = forks(context, &parallel)?;
+    let locks = forks.iter().map(|fork| worktree_lock(&context.repo, &context.plan.id, &fork.context));
+    let locks = locks.collect::<Result<Vec<_>, _>>()?;
+    let at = clock::now();
+    let batch = Batch {
+        summary: format!("{summary}: branches {}", listed(forks.iter().map(|fork| &fork.context), 10)),
+        work: context.state.work.get(&context.plan.record_repo).copied().into_iter().collect(),
+        ..Batch::default()
+    };
+    let mut events: Vec<Event> = vec![started.into(), parallel.into()];
+    events.extend(forks.iter().cloned().map(Event::from));
+    recording::record(context, batch, events, at)?;
+    let record = begin_node::newest_record(context);
+    let children = forks.into_iter().zip(locks).map(|(fork, lock)| {
+        let told = Recorded { at, event: fork.into() };
+        begin_fork(context, ForkOrigin { record, told, state: State::clone(&context.state) }, lock)
+    });
+    Ok(FanOutBegin::Forked(children.collect::<Result<_, _>>()?))
+}
+
+/// The branches a fan-out has now, with the names of their contexts; none where there are none.
+fn branches(context: &Context, node: &Node, visit: &Visit) -> Option<ParallelStarted> {
+    let pipeline = &context.plan.pipeline;
+    let edges = route::branches(pipeline, &context.state, node);
+    let (join, rules) = (join_of(pipeline, &node.id)?, node.fan_out?);
+    let mut taken: Vec<ContextId> = Vec::new();
+    let branch = |edge: &crate::plan::pipeline::Edge| {
+        let name = context.state.fork_name(&edge.to, &taken);
+        taken.push(name.clone());
+        let read_only = is_read_only(pipeline, &edge.to, Some(join));
+        ParallelBranch { context: name, node_id: edge.to.clone(), read_only }
+    };
+    let branches: Vec<ParallelBranch> = edges.into_iter().map(branch).collect();
+    (!branches.is_empty()).then(|| ParallelStarted {
+        node_id: node.id.clone(),
+        visit: visit.visit,
+        attempt: visit.attempt,
+        join: join.clone(),
+        join_policy: rules.join.as_str().to_owned(),
+        error_policy: rules.errors.as_str().to_owned(),
+        max_parallel: u32::try_from(rules.max_parallel).unwrap_or(u32::MAX),
+        branches,
+        extra: Default::default(),
+    })
+}
+
+fn forks(context: &Context, parallel: &ParallelStarted) -> Result<Vec<ContextForked>, Error> {
+    let fork = |branch: &ParallelBranch| {
+        // A branch that writes nothing has nothing to commit.
+        let branches = if branch.read_only { BTreeMap::new() } else { branches_beside(context, &branch.context)? };
+        Ok(ContextForked {
+            from: context.id.clone(),
+            context: branch.context.clone(),
+            kind: ForkKind::Parallel,
+            node_id: branch.node_id.clone(),
+            base: context.state.work.clone(),
+            branches,
+            join: Some(parallel.join.clone()),
+            extra: Default::default(),
+        })
+    };
+    parallel.branches.iter().map(fork).collect()
+}
+
+/// The branches of a context beside those of its session.
+fn branches_beside(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
+    let beside = |(repo, branch): (&RepoName, &BranchName)| {
+        let branch = BranchName::new(format!("{branch}--{context}"));
+        Ok((repo.clone(), branch.map_err(|error| Error::Name(error.to_string()))?))
+    };
+    parent.plan.started.branches.iter().map(beside).collect()
+}
+
+/// How a branch ended, as the context with the fan-out records it.
+pub(super) fn branch_end(branch: &Context, fan_out: &FanOut) -> ParallelBranchCompleted {
+    let state = &branch.state;
+    let gates = branch.plan.pipeline.nodes().iter().filter(|node| node.goal_gate).map(|node| node.id.clone());
+    let outcome = match state.branch_outcome() {
+        Some(outcome) => Outcome { context_updates: BTreeMap::new(), ..outcome.clone() },
+        None => Outcome { notes: Some("stopped".to_owned()), ..Outcome::of(Status::Skipped) },
+    };
+    let score = state.context.get("score").map(route::text_of).and_then(|score| score.trim().parse().ok());
+    ParallelBranchCompleted {
+        node_id: fan_out.node.clone(),
+        context: branch.id.clone(),
+        outcome,
+        stopped: state.branch_outcome().is_none(),
+        score,
+        work: state.work.clone(),
+        goal_gates: state.own_outcomes(gates),
+        extra: Default::default(),
+    }
+}
+
+/// Records how branches ended.
+pub(super) fn record_ends(context: &mut Context, ended: Vec<ParallelBranchCompleted>) -> Result<(), Error> {
+    let how = |ended: &ParallelBranchCompleted| {
+        let how = if ended.stopped { "stopped" } else { ended.outcome.status.as_str() };
+        format!("branch {} {how}", ended.context)
+    };
+    let summary = ended.iter().map(how).collect::<Vec<_>>().join(", ");
+    let work = ended.iter().filter_map(|ended| ended.work.get(&context.plan.record_repo)).copied().collect();
+    let batch = Batch { summary, work, ..Batch::default() };
+    recording::record(context, batch, ended.into_iter().map(Event::from).collect(), clock::now())
+}
+
+/// Records in a branch that it was stopped.
+pub(super) fn record_stop(branch: &mut Context) -> Result<(), Error> {
+    let batch = Batch { summary: "stop the branch".to_owned(), ..Batch::default() };
+    recording::record(branch, batch, vec![PipelineCancelled::default().into()], clock::now())
+}
+
+/// Whether the branches of a fan-out are brought together by its own node: where they join at a node that is no fan-in, or
+/// at one that belongs to a fan-out around it.
+pub(super) fn joins_itself(context: &Context, fan_out: &FanOut) -> bool {
+    let join = context.plan.pipeline.node(&fan_out.join);
+    context.state.join.as_ref() == Some(&fan_out.join) || join.is_none_or(|join| join.handler != HandlerKind::FanIn)
+}
+
+/// Ends a fan-out whose branches have ended. If it brings them together itself, that is assigned first.
+pub(super) fn end(
+    context: &mut Context,
+    node: &Node,
+    visit: &Visit,
+    outcome: Outcome,
+    duration: Duration,
+) -> Result<NodeBegin, Error> {
+    let Some(fan_out) = context.state.fan_out.clone() else {
+        return Err(Error::Worker { node: node.id.clone(), why: "a fan-out without branches".into() });
+    };
+    if !fan_out.is_over {
+        let count = |is: &dyn Fn(&crate::state::Branch) -> bool| {
+            u32::try_from(fan_out.branches.iter().filter(|branch| is(branch)).count()).unwrap_or(u32::MAX)
+        };
+        let stopped = |branch: &crate::state::Branch| branch.ended.as_ref().is_some_and(|ended| ended.stopped);
+        let completed = ParallelCompleted {
+            node_id: node.id.clone(),
+            visit: visit.visit,
+            attempt: visit.attempt,
+            succeeded: count(&|branch| branch.has_succeeded()),
+            failed: count(&|branch| branch.has_failed()),
+            stopped: count(&stopped),
+            extra: Default::default(),
+        };
+        recording::defer(context, &format!("end the branches of {}", node.id), vec![completed.into()])?;
+    }
+    if outcome.status == Status::Fail || !joins_itself(context, &fan_out) {
+        let finished = NodeFinished { duration, ..NodeFinished::of(Ok(outcome)) };
+        let end = end_node::node_ended(context, node, visit, finished, &Conversation::none())?;
+        return Ok(NodeBegin::Passed(end));
+    }
+    recording::flush(context)?;
+    let assignment = Assignment {
+        session: context.plan.id.clone(),
+        context: context.id.clone(),
+        record: begin_node::newest_record(context),
+        visit: visit.clone(),
+        start: NodeStart::First,
+        conversation: Conversation::none(),
+        next_turn: context.state.turns + 1,
+        allowance: Allowance::default(),
+        verdict: BudgetVerdict::Go,
+        merges: BTreeMap::new(),
+        job: AssignedWork::Node,
+    };
+    Ok(NodeBegin::Started(Box::new(assignment), None))
+}
+
+/// Removes the worktrees of branches that were brought together without a conflict, or with all conflicts resolved;
+/// uncommitted files are kept first. One that cannot be removed stays, and is a matter for `doctor`.
+pub(super) fn clean_up(context: &mut Context) -> Result<(), Error> {
+    let state = Arc::clone(&context.state);
+    let Some(fan_out) = state.fan_out.as_ref().filter(|fan_out| fan_out.is_joined && state.conflicts.is_empty()) else {
+        return Ok(());
+    };
+    for branch in fan_out.branches.iter().filter(|branch| !branch.of.read_only) {
+        for repo in state.branches.keys() {
+            let path = worktrees::copy_path_of(context, &branch.of.context, repo);
+            if !path.is_dir() {
+                continue;
+            }
+            // The record of the join comes first: until then a crash may need the worktree.
+            recording::flush(context)?;
+            let work = branch.ended.as_ref().and_then(|ended| ended.work.get(repo)).copied();
+            let (handle, copied_in) = (context.plan.repos.get(repo), context.engine.worktrees.never_commit());
+            let Some(handle) = handle else { continue };
+            if let Err(error) = remove::remove_branch_worktree(handle, &context.plan.id, work, &copied_in, &path) {
+                let text = format!("cannot remove worktree `{}`: {error}", path.display());
+                context.warnings.push(WarningCode::WorktreeStays.with(text));
+            }
+        }
+    }
+    Ok(())
+}
