@@ -155,7 +155,7 @@ mod tests {
         let line = ["-y", "gardener", "--fresh", "--answer", "a=b", "--answer=c=d", "--test-command", "it's = all"];
         let (globals, gate) = (given(&line), "gate");
         let expected = r"pleach -y gardener --test-command 'it'\''s = all' --answer gate=CHOICE";
-        assert_eq!(answering(&globals, &gate), expected);
+        assert_eq!(answering(&globals, gate), expected);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline, WritePol
 use crate::state::{Phase, Position, State, Visit, result_digest};
 use crate::text::named;
 
-pub use fan_out::{BEST_ID, BEST_OUTCOME, FanOutVerdict, MERGE_CONFLICTS, RESULTS, ranked, verdict};
+pub(crate) use fan_out::{BEST_ID, BEST_OUTCOME, FanOutVerdict, MERGE_CONFLICTS, ranked, verdict};
 
 pub use crate::plan::label::{accelerator, normalise_label};
 pub use crate::plan::pipeline::DEFAULT_MAX_VISITS;
@@ -187,7 +187,7 @@ fn works(node: &Node) -> bool {
 }
 
 /// Whether a node can resolve the conflicts of a merge: an agent, a command or a person, who may write.
-pub fn resolves(node: &Node) -> bool {
+pub(crate) fn resolves(node: &Node) -> bool {
     let acts = matches!(
         node.handler,
         HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::WaitHuman | HandlerKind::Custom(_)
@@ -196,7 +196,7 @@ pub fn resolves(node: &Node) -> bool {
 }
 
 /// The edges a fan-out follows, each with a branch: those without a condition, and those whose condition holds.
-pub fn branches<'a>(pipeline: &'a Pipeline, state: &State, node: &Node) -> Vec<&'a Edge> {
+pub(crate) fn branches<'a>(pipeline: &'a Pipeline, state: &State, node: &Node) -> Vec<&'a Edge> {
     let text = |key: &str| state.context.get(key).map(text_of).unwrap_or_default();
     let status = Status::try_from(text("outcome")).unwrap_or(Status::Success);
     let label = Some(text("preferred_label")).filter(|label| !label.is_empty());

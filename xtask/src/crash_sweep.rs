@@ -12,6 +12,8 @@ const TEST: [&str; 9] =
 pub enum Sweep<'a> {
     /// A run of a pipeline.
     Pipeline,
+    /// A run of a pipeline with parallel branches.
+    Parallel,
     /// A run over a tree of tasks.
     Tree {
         /// One in so many points is tried.
@@ -23,6 +25,7 @@ pub enum Sweep<'a> {
 pub fn run(root: &Path, sweep: Sweep<'_>) -> Done {
     let (test, every) = match sweep {
         Sweep::Pipeline => ("crash::sweep", "1"),
+        Sweep::Parallel => ("parallel::crash::sweep", "1"),
         Sweep::Tree { every } => ("tree_crash::sweep", every),
     };
     cargo::pass_through(root, &[&TEST[..], &[test]].concat(), &[("SWEEP_EVERY", every)])

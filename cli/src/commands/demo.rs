@@ -8,10 +8,10 @@ use pleach::config::{AgentChoice, Config};
 use pleach::engine::{StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::{self, Repo};
-use pleach::ids::RepoName;
+use pleach::ids::{RepoName, RepoPath};
 use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
-use pleach::text::shell_word;
+use pleach::text::{named, shell_word};
 
 use crate::answers::Answers;
 use crate::code::Code;
@@ -36,8 +36,8 @@ const TREE: &str = include_str!("../../demo/task-tree.json");
 
 /// See it work: a small pipeline and a small task tree in a throw-away repository.
 ///
-/// An agent plans, implements, fails its test, fixes it and reviews; then it works three tasks one after another, each
-/// landed when it is done. The model is a script, so no key and no network are needed; everything else is real: the
+/// An agent plans, implements, fails its test, fixes it and reviews; then three agents work at once, and a conflict
+/// between two of them is resolved; then three tasks are worked one after another, each landed when it is done. The model is a script, so no key and no network are needed; everything else is real: the
 /// agent's loop and tools, the worktrees, the commits, the record.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -77,7 +77,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     })?;
     let history = History::all(&repo, &id).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
-        print_history(&history)?;
+        print_history(&repo, &history)?;
     }
     if exit != Exit::Done {
         return Ok(exit);
@@ -165,14 +165,31 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
 }
 
 /// The run as a tree of nodes, turns and commits.
-fn print_history(history: &History) -> Result<(), Failure> {
+fn print_history(repo: &Repo, history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     out.line("")?;
-    for event in history.events().map(|recorded| &recorded.event) {
+    print_context(&mut out, repo, history, "")
+}
+
+/// What a context did itself, and what its branches did.
+fn print_context(out: &mut Out, repo: &Repo, history: &History, indent: &str) -> Result<(), Failure> {
+    let own = history.records.iter().filter(|record| record.context == history.context);
+    for event in own.flat_map(|record| &record.events).map(|recorded| &recorded.event) {
         match event {
+            Event::ParallelStarted(parallel) => {
+                for branch in &parallel.branches {
+                    let branch = History::all_in(repo, &history.session, &branch.context);
+                    let branch = branch.map_err(|error| of_engine(&error.into()))?;
+                    print_context(out, repo, &branch, &format!("{indent}│  "))?;
+                }
+            }
+            Event::WorktreeMergeConflict(conflict) => {
+                let paths: Vec<&RepoPath> = conflict.paths.iter().map(|path| &path.path).collect();
+                out.line(format!("{indent}├─ conflict with {} in {}", conflict.context, named(&paths)))?;
+            }
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
                 let visit = if node.visit > 1 { format!(" (visit {})", node.visit) } else { String::new() };
-                out.line(format!("{}{visit}", node.node_id))?;
+                out.line(format!("{indent}{}{visit}", node.node_id))?;
             }
             Event::AgentTurn(turn) => {
                 let commit = turn.git_sha.as_ref().and_then(|shas| shas.get(history.started.first_repo()));
@@ -184,20 +201,21 @@ fn print_history(history: &History) -> Result<(), Failure> {
                 });
                 let commit = commit.map_or("          ".to_owned(), |id| id.short());
                 out.line(format!(
-                    "├─ {:<8} {commit}  {what} ({} tokens)",
+                    "{indent}├─ {:<8} {commit}  {what} ({} tokens)",
                     turn.turn,
                     tokens(turn.token_usage.total())
                 ))?;
             }
             Event::ToolExecution(tool) => {
-                out.line(format!("├─ {:<8} {:10}  {} ({})", tool.turn, "", tool.command, tool.exit))?;
+                out.line(format!("{indent}├─ {:<8} {:10}  {} ({})", tool.turn, "", tool.command, tool.exit))?;
             }
             Event::NodeExecution(node) if !matches!(node.route, Route::Complete) && node.node_id != "start" => {
                 let to = match &node.route {
                     Route::Edge { to } => format!(" → {to}"),
+                    Route::Join { to } => format!(" ⇥ {to}"),
                     _ => String::new(),
                 };
-                out.line(format!("└─ {}{to}", node.outcome.status))?;
+                out.line(format!("{indent}└─ {}{to}", node.outcome.status))?;
             }
             _ => {}
         }

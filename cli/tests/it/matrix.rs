@@ -499,15 +499,10 @@ scripts:
 
 #[test]
 fn what_cannot_be_run_yet_validates_and_is_refused() {
-    let fan_out = graph(
-        "fans",
-        "fork [shape=component] a [prompt=\"a\"] b [prompt=\"b\"] join [shape=tripleoctagon]
-         start -> fork  fork -> a -> join  fork -> b -> join  join -> exit",
-    );
     let manager = graph("manages", "boss [shape=house, prompt=\"x\"] start -> boss -> exit");
     let hooks = graph("hooks", "work [prompt=\"x\", \"tool_hooks.pre\"=\"true\"] start -> work -> exit")
         .replace("\"tool_hooks.pre\"", "tool_hooks.pre");
-    for (dot, names) in [(fan_out, "fan-out"), (manager, "manager"), (hooks, "tool_hooks")] {
+    for (dot, names) in [(manager, "manager"), (hooks, "tool_hooks")] {
         let env = TestEnv::with_repo();
         let document = validated(&env, &dot, 0);
         assert_eq!(findings(&document, "unsupported")[0]["severity"], "note", "{document}");

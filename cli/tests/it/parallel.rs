@@ -6,6 +6,7 @@ use crate::sessions::{Story, graph, tool};
 use crate::support::{Ran, TestEnv};
 
 mod conflicts;
+mod crash;
 mod policies;
 mod worktrees;
 
@@ -79,7 +80,7 @@ fn fan_out_and_fan_in() {
 }
 
 #[test]
-fn a_branch_of_more_than_one_node_joins_as_a_whole() {
+fn a_fan_out_branch_of_more_than_one_node() {
     let env = TestEnv::with_repo();
     let body = tool("a1", "echo one > a.txt")
         + &tool("a2", "cat a.txt && echo two >> a.txt")
@@ -228,4 +229,24 @@ fn every_line_of_a_branch_names_it() {
     let ran = two(&env).expect(0);
     let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("▸ a ") || line.contains("✓ a ")).collect();
     assert!(lines.len() == 2 && lines.iter().all(|line| line.starts_with("a │ ")), "{ran}");
+}
+
+#[test]
+fn rm_removes_the_branches_of_a_fan_out() {
+    let env = TestEnv::with_repo();
+    two(&env).expect(0);
+    env.git(&["merge", "--quiet", "--no-edit", &env.branch()]);
+    let sid = env.session();
+    env.pleach(&["-y", "rm", &sid]).expect(0);
+    assert_eq!(env.git(&["for-each-ref", "refs/heads/pleach/", "refs/pleach/sessions/"]), "");
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "", "everything was merged");
+    // What only a branch has is kept.
+    let body = tool("a", "echo a > a2.txt") + &tool("b", "echo b > b2.txt; false") + " join -> exit";
+    env.run(&fan("both", "", &["a", "b"], &body), &[]).expect(0);
+    env.git(&["merge", "--quiet", "--no-edit", &env.branch()]);
+    let sid = env.session();
+    env.pleach(&["-y", "rm", &sid]).expect(2).fails_with("removal-refused");
+    env.pleach(&["-y", "rm", "--force", &sid]).expect(0);
+    let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+    assert_eq!(env.git(&["show", &format!("{}:b2.txt", kept.lines().next().expect("what b made"))]), "b");
 }

@@ -139,37 +139,25 @@ fn quiet_shows_errors_only() {
 fn what_cannot_be_run_yet_is_a_note() {
     let env = env();
     env.write(
-        "fan.dot",
+        "boss.dot",
         "digraph G {
     start [shape=Mdiamond]
-    fork [shape=component]
-    a [prompt=x]
-    b [prompt=x]
-    join [shape=tripleoctagon]
+    boss [shape=house, prompt=x]
     exit [shape=Msquare]
-    start -> fork
-    fork -> a -> join
-    fork -> b -> join
-    join -> exit
+    start -> boss -> exit
 }
 ",
     );
-    assert_snapshot!(env.pleach(&["validate", "fan.dot"]), @r"
+    assert_snapshot!(env.pleach(&["validate", "boss.dot"]), @r"
     exit: 0
     --- stdout
-    note[unsupported]: fan-out (`parallel`) cannot be run by this version of pleach yet
-     --> fan.dot:3:5
+    note[unsupported]: a manager loop (`shape=house`) cannot be run by this version of pleach yet
+     --> boss.dot:3:5
       |
-    3 |     fork [shape=component]
+    3 |     boss [shape=house, prompt=x]
       |     ^^^^
 
-    note[unsupported]: fan-in (`parallel.fan_in`) cannot be run by this version of pleach yet
-     --> fan.dot:6:5
-      |
-    6 |     join [shape=tripleoctagon]
-      |     ^^^^
-
-    fan.dot: ok, 6 nodes, 6 edges, 2 notes
+    boss.dot: ok, 3 nodes, 2 edges, 1 note
     ");
 }
 

@@ -19,7 +19,7 @@ use crate::event::{
     ParallelStarted, PipelineCancelled, Recorded, Status, WarningCode,
 };
 use crate::ids::{BranchName, ContextId, RepoName};
-use crate::plan::parallel::{is_read_only, join_of};
+use crate::plan::join_point::{is_read_only, join_of};
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route;
@@ -126,7 +126,12 @@ pub(super) fn branch_end(branch: &Context, fan_out: &FanOut) -> ParallelBranchCo
     let state = &branch.state;
     let gates = branch.plan.pipeline.nodes().iter().filter(|node| node.goal_gate).map(|node| node.id.clone());
     let outcome = match state.branch_outcome() {
-        Some(outcome) => Outcome { context_updates: BTreeMap::new(), ..outcome.clone() },
+        // The nodes after the join are told this much of what its agents have said.
+        Some(outcome) => {
+            let said = state.context.get("last_response").map(route::text_of).filter(|said| !said.is_empty());
+            let notes = outcome.notes.clone().or(said.filter(|_| state.turns > 0));
+            Outcome { context_updates: BTreeMap::new(), notes, ..outcome.clone() }
+        }
         None => Outcome { notes: Some("stopped".to_owned()), ..Outcome::of(Status::Skipped) },
     };
     let score = state.context.get("score").map(route::text_of).and_then(|score| score.trim().parse().ok());

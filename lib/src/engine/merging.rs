@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::event::{ConflictedPath, WorktreeMergeConflict};
 use crate::git::merge::{Conflict, MergeError};
-use crate::git::{self, CommitSpec, Person, Repo, TreeId};
+use crate::git::{self, CommitSpec, LossyMerge, MergeCheckError, Person, Repo, TreeId};
 use crate::ids::CommitId;
 use crate::trailer::CommitMessage;
 
@@ -30,6 +30,8 @@ pub(super) enum MergeResult {
     Merged(CommitId),
     /// The sides conflict.
     Conflict(Conflict),
+    /// git merged them, and not everything of both sides is in the result.
+    Lossy(LossyMerge),
 }
 
 /// Merges a side into `ours`: always a merge commit of both, so that every commit of the side is in the history.
@@ -38,9 +40,23 @@ pub(super) fn merge_side(repo: &Repo, ours: CommitId, side: &MergeSide) -> Resul
         return Ok(MergeResult::UpToDate);
     }
     match git::merge::merge_commits(repo, ours, side.commit) {
-        Ok(tree) => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
+        Ok(tree) => match check(repo, ours, side.commit, tree)? {
+            Some(lossy) => Ok(MergeResult::Lossy(lossy)),
+            None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
+        },
         Err(MergeError::Conflict(conflict)) => Ok(MergeResult::Conflict(conflict)),
         Err(MergeError::Git(error)) => Err(error),
+    }
+}
+
+/// Looks independently of git's merge whether a result has all of both sides.
+fn check(repo: &Repo, ours: CommitId, theirs: CommitId, merged: TreeId) -> Result<Option<LossyMerge>, git::Error> {
+    let Some(base) = repo.history().merge_base(ours, theirs)? else { return Ok(None) };
+    let tree = |commit| repo.tree_of(commit);
+    match git::check_merge_result(repo, tree(base)?, tree(ours)?, tree(theirs)?, merged) {
+        Ok(()) => Ok(None),
+        Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),
+        Err(MergeCheckError::Git(error)) => Err(error),
     }
 }
 

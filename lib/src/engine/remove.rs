@@ -188,6 +188,8 @@ pub struct Removal {
     worktrees: Vec<PathBuf>,
     home: Option<PathBuf>,
     branch: Option<BranchState>,
+    /// The branches of its parallel contexts.
+    parallel: Vec<BranchState>,
     /// The refs of the records with their tips, `main` last.
     records: RecordRefs,
     locks: Locks,
@@ -211,8 +213,8 @@ pub fn prepare_removal(
     obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
     obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
     let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
+    let (parallel, mut keeps) = parallel_branches(repo, &known, &mut obstacles)?;
     let mut worktrees = Vec::new();
-    let mut keeps = Vec::new();
     for listed in session_worktrees(repo, id)? {
         if let Some(why) = listed.locked {
             return Err(RemoveError::WorktreeLocked { path: listed.path, why });
@@ -224,14 +226,14 @@ pub fn prepare_removal(
     }
     // Removing landed work needs no confirmation, but a branch may have lost it since.
     unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
-    if unmerged && keeps.is_empty() {
+    if unmerged && !keeps.iter().any(|keep: &KeptWork| Some(keep.parents[0]) == known.work) {
         keeps.extend(unmerged_commits(repo, &known)?);
     }
     // Kept work must be complete: git refuses to pack a commit that leads to a missing object.
     let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
     let whole: Vec<CommitId> = tips.filter(|tip| check_chain(repo, *tip).is_ok()).collect();
     for keep in &mut keeps {
-        keep.unmerged = unmerged;
+        keep.unmerged |= unmerged;
         keep.parents.extend(&whole);
     }
     let session = id.clone();
@@ -244,6 +246,7 @@ pub fn prepare_removal(
         worktrees,
         home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
         branch,
+        parallel,
         records,
         locks,
         state_dir: state_dir.to_owned(),
@@ -257,7 +260,8 @@ impl Removal {
         let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
         let worktrees = self.worktrees.iter().map(|path| RemovalStep::RemoveWorktree { path: path.clone() });
         let home = self.home.iter().map(|path| RemovalStep::RemoveHome { path: path.clone() });
-        let branch = self.branch.iter().map(|(branch, at, own)| branch_step(branch, *at, *own));
+        let branches = self.branch.iter().chain(&self.parallel);
+        let branch = branches.map(|(branch, at, own)| branch_step(branch, *at, *own));
         keeps.chain(worktrees).chain(home).chain(branch).chain([self.record_step()]).collect()
     }
 
@@ -286,7 +290,7 @@ impl Removal {
             remove_directory(&path)?;
             done(&RemovalStep::RemoveHome { path });
         }
-        if let Some((branch, at, own)) = self.branch {
+        for (branch, at, own) in self.branch.into_iter().chain(self.parallel) {
             if own {
                 delete(&self.repo, vec![(branch_ref(&branch), Some(at))])?;
             }
@@ -420,6 +424,34 @@ fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::
     let name = branch_ref(branch);
     let found = repo.refs().list_unpeeled(&name)?.into_iter().find(|(found, _)| *found == name);
     Ok(found.and_then(|(_, at)| at))
+}
+
+/// The branches of a session's parallel contexts. Commits that are on no other branch are kept.
+fn parallel_branches(
+    repo: &Repo,
+    known: &KnownWork,
+    obstacles: &mut Vec<Obstacle>,
+) -> Result<(Vec<BranchState>, Vec<KeptWork>), RemoveError> {
+    let (mut branches, mut keeps) = (Vec::new(), Vec::new());
+    let Some(own) = &known.branch else { return Ok((branches, keeps)) };
+    let prefix = format!("{}--", branch_ref(own));
+    for (name, at) in repo.refs().list(&prefix)? {
+        let Some(Ok(branch)) = name.strip_prefix("refs/heads/").map(BranchName::new) else { continue };
+        refuse_checked_out(repo, &branch)?;
+        let is_joined = match known.work {
+            Some(work) => repo.history().is_ancestor(at, work)?,
+            None => false,
+        };
+        let state = (branch.clone(), at, true);
+        let is_base = known.base == Some(at);
+        if !is_joined && !is_base && !is_merged(repo, known, at, Some(&state))? {
+            obstacles.push(Obstacle::Unmerged { branch, tip: at });
+            let (writer, tree) = (repo.writer(), repo.tree_of(at)?);
+            keeps.push(KeptWork { writer, tree, parents: vec![at], unmerged: true, uncommitted: Vec::new() });
+        }
+        branches.push(state);
+    }
+    Ok((branches, keeps))
 }
 
 fn has_lost_landed(repo: &Repo, known: &KnownWork, branch: Option<&BranchState>) -> Result<bool, RemoveError> {

@@ -12,6 +12,7 @@ pub mod condition;
 pub mod diagnostic;
 pub mod dot;
 pub mod graph;
+pub(crate) mod join_point;
 pub mod label;
 pub mod lint;
 pub mod parallel;

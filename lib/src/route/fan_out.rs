@@ -7,17 +7,17 @@ use crate::plan::parallel::{ErrorPolicy, FanOutRules};
 use crate::state::{Branch, FanOut};
 
 /// The context value with what came of each branch.
-pub const RESULTS: &str = "parallel.results";
+pub(crate) const RESULTS: &str = "parallel.results";
 /// The context value with the branch a fan-in has chosen or ranks first.
-pub const BEST_ID: &str = "parallel.fan_in.best_id";
+pub(crate) const BEST_ID: &str = "parallel.fan_in.best_id";
 /// The context value with how that branch ended.
-pub const BEST_OUTCOME: &str = "parallel.fan_in.best_outcome";
+pub(crate) const BEST_OUTCOME: &str = "parallel.fan_in.best_outcome";
 /// The context value with the conflicts that are not resolved.
-pub const MERGE_CONFLICTS: &str = "parallel.merge_conflicts";
+pub(crate) const MERGE_CONFLICTS: &str = "parallel.merge_conflicts";
 
 /// What a fan-out does next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum FanOutVerdict {
+pub(crate) enum FanOutVerdict {
     /// Its branches go on.
     Open,
     /// It is decided: branches that still run are stopped.
@@ -27,7 +27,7 @@ pub enum FanOutVerdict {
 }
 
 /// What a fan-out does next, given how its branches have ended so far.
-pub fn verdict(rules: &FanOutRules, fan_out: &FanOut) -> FanOutVerdict {
+pub(crate) fn verdict(rules: &FanOutRules, fan_out: &FanOut) -> FanOutVerdict {
     let count = |is: fn(&Branch) -> bool| fan_out.branches.iter().filter(|branch| is(branch)).count();
     let (succeeded, failed, open) = (count(Branch::has_succeeded), count(Branch::has_failed), fan_out.open().count());
     let needed = rules.join.needed(fan_out.branches.len());
@@ -50,10 +50,19 @@ pub fn verdict(rules: &FanOutRules, fan_out: &FanOut) -> FanOutVerdict {
         None if failed > 0 && !(rules.errors == ErrorPolicy::Ignore && succeeded > 0) => {
             Outcome { notes: Some(failures()), ..Outcome::of(Status::PartialSuccess) }
         }
-        _ => Outcome::success(),
+        _ => Outcome { notes: notes(fan_out), ..Outcome::success() },
     };
     let context_updates = [(RESULTS.to_owned(), results(fan_out))].into();
     FanOutVerdict::Over(Outcome { context_updates, ..outcome })
+}
+
+/// What the branches that succeeded have to say.
+fn notes(fan_out: &FanOut) -> Option<String> {
+    let said = fan_out.branches.iter().filter(|branch| branch.has_succeeded()).filter_map(|branch| {
+        let notes = branch.ended.as_ref()?.outcome.notes.as_deref()?;
+        Some(format!("{}: {notes}", branch.of.context))
+    });
+    Some(said.collect::<Vec<_>>().join("; ")).filter(|said| !said.is_empty())
 }
 
 fn failure(branch: &Branch) -> String {
@@ -86,7 +95,7 @@ fn results(fan_out: &FanOut) -> Value {
 }
 
 /// The branches that have ended by themselves, the best first: by outcome, then by score, then by name.
-pub fn ranked(fan_out: &FanOut) -> Vec<&Branch> {
+pub(crate) fn ranked(fan_out: &FanOut) -> Vec<&Branch> {
     let mut ranked: Vec<&Branch> =
         fan_out.branches.iter().filter(|branch| branch.has_succeeded() || branch.has_failed()).collect();
     let rank = |branch: &Branch| match branch.ended.as_ref().map(|ended| &ended.outcome.status) {

@@ -93,7 +93,7 @@ fn n11_status_carries_the_question_while_it_waits() {
     assert_eq!(
         told["question"],
         json!({
-            "node": "gate", "visit": 1, "type": "multiple_choice", "text": "Are the notes good?",
+            "context": "main", "node": "gate", "visit": 1, "type": "multiple_choice", "text": "Are the notes good?",
             "choices": [choice("A", "Approve", "exit"), choice("R", "Revise", "draft")],
             "default": null, "timeout_seconds": 90.0,
         })

@@ -141,8 +141,21 @@ struct Example {
     told: &'static [(&'static str, u64, &'static [&'static str])],
 }
 
-const EXAMPLES: [Example; 4] = [
+const EXAMPLES: [Example; 6] = [
     Example { file: "hello.dot", answers: &[("greet", 1, "Hello.")], more: &[], told: &[] },
+    Example { file: "parallel-tools.dot", answers: &[("none", 1, "")], more: &[], told: &[] },
+    Example {
+        file: "parallel-review.dot",
+        answers: &[
+            ("code", 1, "Wrote it."),
+            ("tests", 1, "Tested it."),
+            ("docs", 1, "Described it."),
+            ("finish", 1, "It fits."),
+            ("finish", 2, "It fits better."),
+        ],
+        more: &[],
+        told: &[("finish", 1, &["code: Wrote it.", "tests: Tested it.", "docs: Described it."])],
+    },
     Example { file: "tools-only.dot", answers: &[("none", 1, "")], more: &[], told: &[] },
     Example {
         file: "human-gate.dot",

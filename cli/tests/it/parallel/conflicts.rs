@@ -14,11 +14,24 @@ fn clash(branches: &[&str], after: &str) -> String {
 }
 
 #[test]
+fn clean_merge() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "echo a > a.txt") + &tool("b", "echo b > b.txt") + " join -> exit";
+    let ran = env.run(&fan("clean", "", &["a", "b"], &body), &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "a.txt", "b.txt"]);
+    assert!(!ran.to_string().to_lowercase().contains("conflict"), "a clean merge is silent: {ran}");
+    assert_eq!(env.value("parallel.merge_conflicts"), "");
+    let parents = env.git(&["log", "-2", "--format=%p", &env.branch()]);
+    assert!(parents.lines().all(|parents| parents.split(' ').count() == 2), "true merges: {parents}");
+}
+
+#[test]
 fn merge_conflict_surfaced() {
     let env = TestEnv::with_repo();
     let resolve = tool("fix", "cat same.txt > seen.log; printf 'a and b\\n' > same.txt") + " join -> fix -> exit";
     let ran = env.run(&clash(&["a", "b"], &resolve), &[]).expect(0);
-    assert!(ran.stderr.contains("conflict with branch b in `same.txt`"), "{ran}");
+    let told = ran.stderr.lines().find(|line| line.contains("conflict")).expect("a line that tells of it");
+    assert!(told.ends_with("conflict with branch b in `same.txt`"), "{ran}");
     assert_eq!(env.committed("same.txt"), "a and b");
     let seen = env.committed("seen.log");
     assert!(seen.contains("<<<<<<< ") && seen.contains("\na\n") && seen.contains("\nb\n"), "{seen}");
@@ -105,7 +118,7 @@ fn an_agent_is_told_which_files_conflict() {
     let dot = clash(&["a", "b"], " fix [prompt=\"Put it together\"]\n join -> fix -> exit");
     env.run(&dot, &[]).expect(0);
     assert_eq!(env.committed("same.txt"), "both");
-    let asked = env.pleach(&["show", &env.session(), "main.1", "--json"]).expect(0).stdout;
+    let asked = env.pleach(&["show", "main.1", "--json"]).expect(0).stdout;
     assert!(asked.contains("Merging the work of branch `b` left conflicts") && asked.contains("same.txt"), "{asked}");
 }
 

@@ -61,12 +61,11 @@ fn first_success_stops_the_others_and_keeps_their_branches() {
     let dot = fan("race", ", join_policy=first_success", &["quick", "slow -> slower"], &body);
     // The quick one waits until the slow one is in the middle of its work.
     let dot = dot.replace("echo quick >", "until git show-ref | grep -q -- '--slow$' && git show $(git show-ref | grep -- '--slow$' | cut -d' ' -f2):slow.txt; do sleep 0.05; done; echo quick >");
-    let ran = env.run(&dot, &[]).expect(0);
+    env.run(&dot, &[]).expect(0);
     assert_eq!(ends(&env), ["quick success", "slow stopped"]);
     assert_eq!(env.files(), ["README.md", "quick.txt"]);
     assert_eq!(env.git(&["show", &format!("{}:slow.txt", env.branch_of("slow"))]), "begun");
     assert_eq!(env.value("parallel.results")[1]["outcome"], "stopped");
-    assert!(ran.stderr.contains("branch slow stopped"), "{ran}");
     env.assert_no_process_left();
     assert!(env.events_in("slow").iter().any(|(kind, _)| kind == "PipelineCancelled"));
 }

@@ -55,7 +55,7 @@ fn marked(context: &Context, conflicts: &[WorktreeMergeConflict], made: &Changes
         for path in &conflict.paths {
             let Some(entry) = copy.repo.tree_entry(change.tree, &path.path)? else { continue };
             let is_file = matches!(entry.kind, EntryKind::File | EntryKind::Executable);
-            if is_file && merging::has_conflict_markers(&copy.repo.blob(entry.id.into())?) {
+            if is_file && merging::has_conflict_markers(&copy.repo.blob(entry.id)?) {
                 left.push(path.path.clone());
             }
         }

@@ -22,12 +22,12 @@ use super::tree::has_landed;
 use super::{Error, Question};
 use crate::budget::Amount;
 use crate::engine::recorded::{recorded_pipeline, recorded_state};
-use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded};
+use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
 use crate::git::Repo;
-use crate::ids::{BranchName, CommitId, NodeId, RepoName, SessionId, TurnId};
+use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::Pipeline;
-use crate::record::{self, History, check_chain};
+use crate::record::{self, History, Record, check_chain};
 use crate::state::{Phase, State};
 use crate::step::StepKind;
 use crate::workspace::{Lock, branch_ref};
@@ -257,15 +257,19 @@ type ReadHistory = fn(&Repo, &SessionId) -> Result<History, record::Error>;
 pub struct View {
     /// Its newest state.
     pub summary: Summary,
-    /// Its record.
+    /// The record of its root.
     pub history: History,
+    /// The records of its branches, each with what lies before it.
+    branches: Vec<History>,
 }
 
 impl View {
     /// Reads a session.
     pub fn load(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
         let (summary, history) = Summary::read(repo, id, History::all)?;
-        Ok(Self { summary, history })
+        let contexts = record::contexts(repo, id)?.into_iter().filter(|context| *context != history.context);
+        let branches = contexts.map(|context| History::all_in(repo, id, &context)).collect::<Result<_, _>>()?;
+        Ok(Self { summary, history, branches })
     }
 
     /// All sessions of a repository, newest first. Unreadable ones come last, with the cause.
@@ -310,11 +314,12 @@ impl View {
         all
     }
 
-    /// Turns, failed attempts and checkpoints in order of time.
+    /// Turns, failed attempts and checkpoints of all contexts in order of time.
     pub fn timeline(&self) -> Vec<Moment> {
-        let mut commit = self.summary.state.base.clone();
+        let mut commits: BTreeMap<&ContextId, Snapshot> = BTreeMap::new();
         let mut moments = Vec::new();
-        for (record, recorded) in self.events() {
+        for (record, recorded) in self.all_events() {
+            let commit = commits.entry(&record.context).or_insert_with(|| self.summary.state.base.clone());
             if let Some(turn) = TurnView::read(recorded) {
                 commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
                 moments.push(Moment::Turn(Box::new(turn)));
@@ -322,13 +327,15 @@ impl View {
             moments.extend(NodeFailure::read(recorded).map(Moment::Failure));
             match &recorded.event {
                 Event::NodeStarted(data) => commit.clone_from(&data.base),
+                Event::WorktreeMerged(data) => drop(commit.insert(data.repo.clone(), data.git_sha)),
                 Event::Checkpoint(data) => moments.push(Moment::Checkpoint(Milestone {
                     at: recorded.at,
+                    context: record.context.clone(),
                     node: data.current_node.clone(),
                     outcome: data.node_outcomes.value().remove(&data.current_node),
                     next_node: data.next_node.clone(),
                     commit: commit.clone(),
-                    record,
+                    record: record.commit,
                 })),
                 _ => {}
             }
@@ -336,12 +343,13 @@ impl View {
         moments
     }
 
-    /// The turns of agents and tools, in order. The last turn of a failed attempt carries the reason.
+    /// The turns of agents and tools in all contexts, in order. The last turn of a failed attempt carries the reason.
     pub fn turns(&self) -> Vec<TurnView> {
         let mut turns: Vec<TurnView> = Vec::new();
-        for (_, recorded) in self.events() {
+        for (record, recorded) in self.all_events() {
             turns.extend(TurnView::read(recorded));
-            if let (Some(failure), Some(last)) = (NodeFailure::read(recorded), turns.last_mut())
+            let last = turns.iter_mut().rfind(|turn| turn.turn.context == record.context);
+            if let (Some(failure), Some(last)) = (NodeFailure::read(recorded), last)
                 && (&last.node, last.visit, last.attempt) == (&failure.node, failure.visit, failure.attempt)
             {
                 last.failure = Some(failure);
@@ -350,9 +358,9 @@ impl View {
         turns
     }
 
-    /// The failed attempts, in order, including those without turns.
+    /// The failed attempts in all contexts, in order, including those without turns.
     pub fn failures(&self) -> Vec<NodeFailure> {
-        self.events().filter_map(|(_, recorded)| NodeFailure::read(recorded)).collect()
+        self.all_events().into_iter().filter_map(|(_, recorded)| NodeFailure::read(recorded)).collect()
     }
 
     /// The checkpoints, in order.
@@ -372,20 +380,23 @@ impl View {
     /// The messages of a turn.
     pub fn messages(&self, repo: &Repo, turn: &TurnView) -> Result<Vec<Message>, Error> {
         let Some(range) = turn.messages else { return Ok(Vec::new()) };
-        (range.first..=range.last).map(|number| self.message(repo, number)).collect()
+        let history = self.history_of(&turn.turn.context);
+        (range.first..=range.last).map(|number| message(repo, history, number)).collect()
     }
 
     /// The standard error of the agent's program for a node; `None` if the turn is not the node's last, or nothing was
     /// written.
     pub fn stderr(&self, repo: &Repo, id: &TurnId) -> Result<Option<String>, Error> {
         let mut last = None;
-        for (_, recorded) in self.events() {
+        let history = self.history_of(&id.context);
+        let own = history.records.iter().filter(|record| record.context == id.context);
+        for recorded in own.flat_map(|record| &record.events) {
             match &recorded.event {
                 Event::AgentTurn(turn) => last = Some(&turn.turn),
                 Event::ToolExecution(tool) => last = Some(&tool.turn),
                 Event::NodeStarted(_) => last = None,
                 Event::NodeExecution(NodeExecution { stderr: Some(number), .. }) if last == Some(id) => {
-                    return Ok(Some(self.message(repo, *number)?.text()));
+                    return Ok(Some(message(repo, history, *number)?.text()));
                 }
                 _ => {}
             }
@@ -393,10 +404,13 @@ impl View {
         Ok(None)
     }
 
-    /// A message by its number.
+    /// A message of the root by its number.
     pub fn message(&self, repo: &Repo, number: u64) -> Result<Message, Error> {
-        let value = self.history.message(repo, number)?;
-        serde_json::from_value(value).map_err(|source| Error::Message { number, source })
+        message(repo, &self.history, number)
+    }
+
+    fn history_of(&self, context: &ContextId) -> &History {
+        self.branches.iter().find(|history| history.context == *context).unwrap_or(&self.history)
     }
 
     /// The newest execution of each node, and when it ended.
@@ -417,8 +431,24 @@ impl View {
         answered.collect()
     }
 
-    /// All events with the records that hold them.
+    /// The events of all contexts with the records that hold them, in order of time.
+    fn all_events(&self) -> Vec<(&Record, &Recorded)> {
+        let histories = std::iter::once(&self.history).chain(&self.branches);
+        let own =
+            histories.flat_map(|history| history.records.iter().filter(|record| record.context == history.context));
+        let mut all: Vec<(&Record, &Recorded)> =
+            own.flat_map(|record| record.events.iter().map(move |event| (record, event))).collect();
+        all.sort_by_key(|(_, recorded)| recorded.at);
+        all
+    }
+
+    /// All events of the root with the records that hold them.
     pub fn events(&self) -> impl Iterator<Item = (CommitId, &Recorded)> {
         self.history.records.iter().flat_map(|record| record.events.iter().map(|event| (record.commit, event)))
     }
+}
+
+fn message(repo: &Repo, history: &History, number: u64) -> Result<Message, Error> {
+    let value = history.message(repo, number)?;
+    serde_json::from_value(value).map_err(|source| Error::Message { number, source })
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::NodeFailure;
 use crate::budget::Amount;
 use crate::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
-use crate::ids::{CommitId, NodeId, RepoName, RepoPath, TurnId};
+use crate::ids::{CommitId, ContextId, NodeId, RepoName, RepoPath, TurnId};
 
 /// The work of one turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -152,6 +152,8 @@ impl TurnView {
 pub struct Milestone {
     /// When it was recorded.
     pub at: Timestamp,
+    /// The context that recorded it.
+    pub context: ContextId,
     /// The node just completed.
     pub node: NodeId,
     /// How it ended.

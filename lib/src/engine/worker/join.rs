@@ -28,6 +28,8 @@ struct Merged {
     commits: Snapshot,
     merged: Vec<WorktreeMerged>,
     conflicts: Vec<WorktreeMergeConflict>,
+    /// Merges that would lose something, in words.
+    lossy: Vec<String>,
 }
 
 pub(super) async fn join(
@@ -71,6 +73,9 @@ pub(super) async fn join(
         FanInPolicy::Pick | FanInPolicy::Judge => vec![best],
     };
     let merged = merge_all(worker, &joined)?;
+    if !merged.lossy.is_empty() {
+        return Ok(Outcome::final_failure(merged.lossy.join("; ")));
+    }
     let before: BTreeMap<RepoName, CopyPosition> =
         worker.workspace.copies().map(|copy| (copy.name.clone(), copy.at())).collect();
     place(worker, merged.commits.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
@@ -142,6 +147,7 @@ fn merge_all(worker: &Worker, branches: &[&Branch]) -> Result<Merged, Stopped> {
                         });
                     }
                     MergeResult::Conflict(_) if !is_last => open.push((context, theirs)),
+                    MergeResult::Lossy(lossy) => merged.lossy.push(format!("merging branch `{context}`: {lossy}")),
                     MergeResult::Conflict(conflict) => merged.conflicts.push(WorktreeMergeConflict {
                         repo: copy.name.clone(),
                         context,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ContextId, NodeId};
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::parallel::{JoinPolicy, branch_nodes, join_of};
+use crate::plan::join_point::{branch_nodes, join_of};
+use crate::plan::parallel::JoinPolicy;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{NodeId, StepName};
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::parallel::{branch_nodes, join_of};
+use crate::plan::join_point::{branch_nodes, join_of};
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 /// Why nothing may lead back.

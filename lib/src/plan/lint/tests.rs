@@ -367,9 +367,7 @@ join -> m -> exit",
     assert!(!diagnostics.iter().any(Diagnostic::is_error), "{}", show(&source, &diagnostics));
     assert_snapshot!(show(&source, &unsupported(&pipeline.unwrap())), @r"
     4:8 error unsupported: `tool_hooks.pre` cannot be run by this version of pleach yet
-    5:1 error unsupported [fork]: fan-out (`parallel`) cannot be run by this version of pleach yet
     6:14 error unsupported [a]: `tool_hooks.post` cannot be run by this version of pleach yet
-    8:1 error unsupported [join]: fan-in (`parallel.fan_in`) cannot be run by this version of pleach yet
     9:1 error unsupported [m]: a manager loop (`shape=house`) cannot be run by this version of pleach yet
     ");
     let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &KnownNames::default());
