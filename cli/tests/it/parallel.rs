@@ -241,6 +241,7 @@ fn rm_removes_the_branches_of_a_fan_out() {
     assert_eq!(env.git(&["for-each-ref", "refs/heads/pleach/", "refs/pleach/sessions/"]), "");
     assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "", "everything was merged");
     // What only a branch has is kept.
+    let env = TestEnv::with_repo();
     let body = tool("a", "echo a > a2.txt") + &tool("b", "echo b > b2.txt; false") + " join -> exit";
     env.run(&fan("both", "", &["a", "b"], &body), &[]).expect(0);
     env.git(&["merge", "--quiet", "--no-edit", &env.branch()]);

@@ -64,7 +64,8 @@ fn result(env: &TestEnv) -> Result {
         let events = env.events_in(context);
         let turns = events.iter().filter(|(kind, _)| kind == "AgentTurn");
         let tree = |commit: &str| env.git(&["rev-parse", &format!("{commit}^{{tree}}")]);
-        let turn = |data: &Value| (data["turn"].as_str().unwrap().to_owned(), data["git_sha"]["repo"].as_str().map(tree));
+        let turn =
+            |data: &Value| (data["turn"].as_str().unwrap().to_owned(), data["git_sha"]["repo"].as_str().map(tree));
         turns.map(|(_, data)| turn(data)).collect()
     };
     let mut ended: Vec<String> = env
@@ -147,7 +148,13 @@ fn a_fan_out_resumes_in_another_clone() {
     std::fs::rename(&here, &there).unwrap();
     let _ = std::fs::remove_dir_all(env.root().join("state"));
     env.git_in(env.root(), &["clone", "--quiet", "there", "repo"]);
-    env.git(&["fetch", "--quiet", "origin", "+refs/pleach/*:refs/pleach/*", "+refs/heads/pleach/*:refs/heads/pleach/*"]);
+    env.git(&[
+        "fetch",
+        "--quiet",
+        "origin",
+        "+refs/pleach/*:refs/pleach/*",
+        "+refs/heads/pleach/*:refs/heads/pleach/*",
+    ]);
     env.pleach(&["-y", "resume", &sid]).expect(0);
     let (now, then) = (result(&env), expected);
     assert_eq!((now.tree, now.ended, now.merges, now.turns), (then.tree, then.ended, then.merges, then.turns));
