@@ -20,7 +20,7 @@ use crate::render::Out;
 use crate::session::{protection, providers};
 use crate::settings;
 use crate::survey::health::{self, Finding, Level};
-use crate::survey::{self, agents};
+use crate::survey::{self, agents, orphans};
 
 /// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions left behind.
 ///
@@ -105,7 +105,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     if let Some(repo) = &repo {
         findings.extend(health::sessions(repo));
         findings.extend(health::index_lock(repo));
-        findings.extend(health::orphans(repo, &health::places(repo, &settings), args.fix));
+        findings.extend(orphans::findings(repo, &orphans::places(repo, &settings), args.fix));
     }
     Ok(findings)
 }

@@ -29,6 +29,7 @@ mod status;
 mod trust;
 mod turns;
 mod validate;
+mod worktree;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -77,6 +78,7 @@ enum Command {
     Export(export::ExportArgs),
     Cancel(cancel::CancelArgs),
     Rm(rm::RmArgs),
+    Worktree(worktree::WorktreeArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
     Trust(trust::TrustArgs),
@@ -112,6 +114,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Export(args) => export::run(globals, args),
         Command::Cancel(args) => cancel::run(globals, args),
         Command::Rm(args) => rm::run(globals, args),
+        Command::Worktree(args) => worktree::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{Config, Precedence, Resolved, Source};
-use pleach::engine::{Copy, Session, SessionStatus, Summary, recorded_pipeline, resume_session, wait_for_orphans};
+use pleach::engine::{
+    Copy, Session, SessionStatus, Summary, WorktreeOwner, recorded_pipeline, resume_session, wait_for_orphans,
+};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
@@ -27,6 +29,7 @@ use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Search};
+use crate::survey::orphans::repair_worktrees;
 
 /// Resume a paused, interrupted or failed session.
 ///
@@ -83,6 +86,8 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     check_agents(&pipeline, &built.engine.agents)?;
     check_prices(&built.engine, [&pipeline])?;
     show_git_progress(globals, &place.repo);
+    let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Session { session, .. } if *session == id);
+    repair_worktrees(&place.repo, &settings, is_own);
     wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, pipeline.agent_nodes()).await;

@@ -29,6 +29,7 @@ use crate::render::{Out, show_git_progress};
 use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, print_agents, print_session, run_to_end, warn_unmetered};
 use crate::settings::{self, Search, Settings};
+use crate::survey::orphans::repair_worktrees;
 use crate::trust::TerminalTruster;
 
 /// Run a prompt or a pipeline on this repository.
@@ -110,6 +111,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let alone = any_unproxied(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
     show_git_progress(globals, &place.repo);
+    repair_worktrees(&place.repo, &settings, |_| false);
     warn_of_dirty_files(globals, &place)?;
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);

@@ -22,7 +22,7 @@ pub use self::{
     diagnostics::Source,
     git_progress::show_git_progress,
     table::Table,
-    units::{cost, duration, spent, tokens},
+    units::{bytes, cost, duration, spent, tokens},
 };
 use crate::code::Code;
 use crate::failure::Failure;

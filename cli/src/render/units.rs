@@ -26,6 +26,16 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
+/// `12.3 GiB`.
+pub fn bytes(count: u64) -> String {
+    let (unit, name) = match count {
+        0..0x10_0000 => (1 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    format!("{}.{} {name}", count / unit, count % unit * 10 / unit)
+}
+
 /// `$1.25`; `~$1.25` where some of it is estimated; `?` where no price is known, `$1.25 + ?` where some are; `not billed`
 /// where a login has paid for it, `$1.25 + not billed` where it has for some; nothing where nothing has cost anything.
 pub fn cost(amount: &Amount) -> String {

@@ -10,20 +10,21 @@ use pleach::agent::cli::Billing;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine::{self, Orphan, OrphanPlaces, SessionStatus, Summary, View};
+use pleach::engine::{SessionStatus, Summary, View};
 use pleach::git::{self, Repo};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
 use pleach::process::sandbox::SandboxChoice;
 use pleach::process::{Cancel, Spawner};
 use pleach::text::{counted, listed};
-use pleach::workspace::{Lock, check_writable, default_worktree_base, free_space, repo_name};
+use pleach::workspace::{Lock, check_writable, free_space};
 use serde::Serialize;
 
 use super::agents::Installed;
 use super::project;
 use crate::failure::Failure;
 use crate::lib_errors::{of_git, without_record};
+use crate::render::bytes;
 use crate::settings::Settings;
 
 /// How long a provider may take to answer.
@@ -287,25 +288,6 @@ pub fn temporary(environment: &Environment, bound: bool) -> Option<Finding> {
     Some(Finding::new(level, "tmpdir", message, Some("create it, or unset TMPDIR".to_owned())))
 }
 
-/// `12.3 GiB`.
-fn bytes(count: u64) -> String {
-    let (unit, name) = if count >= 1 << 30 { (1 << 30, "GiB") } else { (1 << 20, "MiB") };
-    format!("{}.{} {name}", count / unit, count % unit * 10 / unit)
-}
-
-/// The directories sessions of a repository use.
-pub fn places(repo: &Repo, settings: &Settings) -> OrphanPlaces {
-    let name = repo_name(repo.git_dir(), repo.workdir());
-    let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
-    let usual = names.map(|name| default_worktree_base(&settings.state_dir, repo.common_dir(), &name));
-    let worktrees = &settings.resolved.config.worktrees;
-    OrphanPlaces {
-        state_dir: settings.state_dir.clone(),
-        worktrees: worktrees.base.clone().into_iter().chain(usual).collect(),
-        copied_in: worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect(),
-    }
-}
-
 /// Sessions that cannot be read, those of killed processes, and locks of other machines.
 pub fn sessions(repo: &Repo) -> Vec<Finding> {
     let looked = View::open(repo).and_then(|(all, _)| Ok((all, View::unreadable(repo)?)));
@@ -354,48 +336,6 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
         Some(Finding::warn("locks", message, "wait until it is done, or end it there"))
     };
     names.iter().filter_map(foreign).collect()
-}
-
-/// The orphans of sessions that no longer exist; with `fix` they are removed.
-pub fn orphans(repo: &Repo, places: &OrphanPlaces, fix: bool) -> Vec<Finding> {
-    let found = match engine::orphans(repo, places) {
-        Ok(found) => found,
-        Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
-    };
-    if found.is_empty() {
-        return vec![Finding::ok("leftovers", "none")];
-    }
-    if !fix {
-        return found
-            .iter()
-            .map(|left| Finding::warn("leftovers", describe_orphan(left), "`pleach doctor --fix`"))
-            .collect();
-    }
-    // Removing a worktree removes the locks of its session too.
-    let remove = |left: &Orphan| match left.remove(repo, places) {
-        Ok(kept) => {
-            let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
-            Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", describe_orphan(left))) }
-        }
-        Err(error) => Finding::warn("leftovers", format!("{}: {error}", describe_orphan(left)), "remove it by hand"),
-    };
-    found.iter().map(remove).collect()
-}
-
-fn describe_orphan(left: &Orphan) -> String {
-    match left {
-        Orphan::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
-        Orphan::Worktree { session, path } => {
-            format!("the worktree {} of session {session}, which no longer exists", path.display())
-        }
-        Orphan::Forgotten { path } => format!("git's registration of the worktree {}, which is gone", path.display()),
-        Orphan::Scratch { path } => {
-            format!("the temporary files {} of a run that was killed", path.display())
-        }
-        Orphan::Home { session, path } => {
-            format!("the agents' directory {} of session {session}, which no longer exists", path.display())
-        }
-    }
 }
 
 /// A lock of git's own that is in the way of landing.

@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod health;
+pub mod orphans;
 pub mod project;
 
 use pleach::config::{Environment, ProviderName};

@@ -10,7 +10,7 @@ use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{
     self, OpenSession, PendingTrust, TreeEnded, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
-use pleach::engine::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
+use pleach::engine::{AgreesToAll, Copy, Engine, Truster, WorktreeOwner, wait_for_orphans};
 use pleach::event::Notification;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::pipeline::{Node, Pipeline};
@@ -38,6 +38,7 @@ use crate::runtime::{block_on, wait_for};
 use crate::say;
 use crate::session::{Place, Protection, build, print_agents, warn_unmetered};
 use crate::settings::Settings;
+use crate::survey::orphans::repair_worktrees;
 use crate::trust::TerminalTruster;
 
 /// Works a tree, once everything it would run is approved.
@@ -69,6 +70,8 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     }
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_git_progress(globals, &site.place.repo);
+    let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Tasks { target } if *target == plan.target);
+    repair_worktrees(&site.place.repo, &site.settings, is_own);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is approved. Only who has the target knows what all of it is.
     let opened = tree::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));

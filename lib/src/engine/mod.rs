@@ -20,7 +20,7 @@
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
 //! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing |
 //! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
-//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `locks` |
+//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
 
 mod bounds;
 mod branches;
@@ -63,6 +63,7 @@ pub mod tree;
 mod truster;
 mod view;
 mod worker;
+mod worktrees;
 
 pub use broadcast::{Broadcast, Subscription};
 pub use budget::spending::overspent;
@@ -81,7 +82,7 @@ pub use human::{
     ReviewedWork,
 };
 pub use locks::{Copy, lock_name, wait_for_orphans};
-pub use orphans::{Orphan, OrphanPlaces, orphans};
+pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
@@ -98,4 +99,8 @@ pub use truster::{AgreesToAll, Truster};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, SessionStatus, Sessions, Summary, TurnView, View,
     costs, resolve_session, session_worktrees,
+};
+pub use worktrees::{
+    OwnWorktree, PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees,
+    prune_worktree, to_prune,
 };

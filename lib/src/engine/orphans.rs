@@ -2,13 +2,14 @@
 //! are deleted by hand, or when a removal is interrupted.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Error;
 use super::locks::Locks;
-use super::remove::{KeptWork, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
-use crate::git::{self, ListedWorktree, Repo};
-use crate::ids::{CommitId, RepoPath, SessionId};
+use super::remove::remove_directory;
+use super::worktrees::{OwnWorktree, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees, prune_worktree};
+use crate::git::Repo;
+use crate::ids::SessionId;
 use crate::record::History;
 use crate::workspace::{self, Lock, Scratch, agent_homes};
 
@@ -20,18 +21,8 @@ pub enum Orphan {
         /// Its name.
         name: String,
     },
-    /// A worktree.
-    Worktree {
-        /// The session.
-        session: SessionId,
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// A worktree still registered with git, whose files are gone.
-    Forgotten {
-        /// Where it was.
-        path: PathBuf,
-    },
+    /// A worktree that is orphaned, half made or missing.
+    Worktree(Box<OwnWorktree>),
     /// The home directory of the session's agents.
     Home {
         /// The session.
@@ -46,19 +37,17 @@ pub enum Orphan {
     },
 }
 
-/// Where to look for orphans.
-#[derive(Debug, Clone)]
-pub struct OrphanPlaces {
-    /// The directory of machine-local state.
-    pub state_dir: PathBuf,
-    /// The directories in which worktrees are created. Worktrees elsewhere do not belong to pleach.
-    pub worktrees: Vec<PathBuf>,
-    /// The files copied into worktrees from the user's checkout, if they still exist there.
-    pub copied_in: Vec<RepoPath>,
+/// Finds the worktrees that are orphaned, half made or missing. They can go whatever else there is.
+pub fn orphaned_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<Vec<OwnWorktree>, Error> {
+    let is_orphan = |worktree: &OwnWorktree| match worktree.state {
+        WorktreeState::Orphaned | WorktreeState::HalfMade | WorktreeState::Missing => true,
+        WorktreeState::Used | WorktreeState::Idle => false,
+    };
+    Ok(own_worktrees(repo, places)?.into_iter().filter(is_orphan).collect())
 }
 
 /// Finds the orphans of this repository's deleted sessions.
-pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error> {
+pub fn orphans(repo: &Repo, places: &WorktreePlaces) -> Result<Vec<Orphan>, Error> {
     let known: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
     let common = repo.common_dir();
     let locks = Lock::names(common).map_err(Error::from)?;
@@ -68,15 +57,8 @@ pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error>
         own.any(|name| Lock::is_held(common, name))
     };
     let gone = |session: &SessionId| !known.contains(session) && !is_held(session);
-    let mut found = Vec::new();
-    for listed in git::worktree::list_linked(repo)? {
-        let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
-        let path = listed.path;
-        found.push(match path.is_dir() {
-            true => Orphan::Worktree { session, path },
-            false => Orphan::Forgotten { path },
-        });
-    }
+    let worktrees = orphaned_worktrees(repo, places)?.into_iter();
+    let mut found: Vec<Orphan> = worktrees.map(|worktree| Orphan::Worktree(Box::new(worktree))).collect();
     let homes = agent_homes(&places.state_dir, common);
     let homes = homes.into_iter().filter(|(session, _)| gone(session));
     found.extend(homes.map(|(session, path)| Orphan::Home { session, path }));
@@ -89,21 +71,16 @@ pub fn orphans(repo: &Repo, places: &OrphanPlaces) -> Result<Vec<Orphan>, Error>
 
 impl Orphan {
     /// Removes the orphan. Work that exists only in a worktree is kept first, under the returned ref.
-    pub fn remove(&self, repo: &Repo, places: &OrphanPlaces) -> Result<Option<String>, RemoveError> {
+    pub fn remove(&self, repo: &Repo, places: &WorktreePlaces) -> Result<Option<String>, WorktreeStays> {
         match self {
             Self::Lock { name } => {
-                let lock = Lock::take(repo.common_dir(), name, "a session that is gone").map_err(Error::from)?;
-                lock.remove().map_err(Error::from)?;
-                Ok(None)
-            }
-            Self::Forgotten { path } => {
-                git::worktree::remove(repo, path)?;
+                Lock::take(repo.common_dir(), name, "a session that is gone")?.remove()?;
                 Ok(None)
             }
             Self::Home { session, path } => {
                 let locks = Locks::take(repo, session)?;
                 remove_directory(path)?;
-                locks.remove().map_err(Error::from)?;
+                locks.remove()?;
                 Ok(None)
             }
             Self::Scratch { path } => {
@@ -115,67 +92,11 @@ impl Orphan {
                 })?;
                 Ok(None)
             }
-            Self::Worktree { session, path } => {
-                let locks = Locks::take(repo, session)?;
-                let kept = remove_worktree(repo, session, path, &places.copied_in)?;
-                locks.remove().map_err(Error::from)?;
-                Ok(kept)
+            Self::Worktree(worktree) => {
+                Ok(prune_worktree(repo, places, worktree, false)?.and_then(|kept| kept.reference))
             }
         }
     }
-}
-
-fn remove_worktree(
-    repo: &Repo,
-    session: &SessionId,
-    path: &Path,
-    copied_in: &[RepoPath],
-) -> Result<Option<String>, RemoveError> {
-    let listed = git::worktree::list_linked(repo)?.into_iter().find(|listed| listed.path == path);
-    if let Some(why) = listed.as_ref().and_then(|listed| listed.locked.clone()) {
-        return Err(RemoveError::WorktreeLocked { path: path.to_owned(), why });
-    }
-    let head = listed.and_then(|listed| listed.head);
-    let mut obstacles = Vec::new();
-    let mut keep = uncommitted(repo, head, copied_in, path, &mut obstacles)?;
-    if let Some(obstacle) = obstacles.into_iter().find(|found| matches!(found, Obstacle::Unsaved { .. })) {
-        return Err(RemoveError::Obstacle(obstacle));
-    }
-    if let (None, Some(head)) = (&keep, head)
-        && !is_on_a_ref(repo, head)?
-    {
-        let tree = repo.tree_of(head)?;
-        keep = Some(KeptWork {
-            writer: repo.writer(),
-            tree,
-            parents: vec![head],
-            unmerged: true,
-            uncommitted: Vec::new(),
-        });
-    }
-    let kept = keep.map(|keep| keep.save(repo, session)).transpose()?;
-    git::worktree::remove(repo, path)?;
-    remove_run_directory(path)?;
-    Ok(kept)
-}
-
-fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
-    let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().chain(repo.refs().list_unpeeled("refs/pleach/")?);
-    // An unreadable ref keeps nothing reachable.
-    Ok(all.filter_map(|(_, at)| at).any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
-}
-
-/// The session a worktree was created for: `{base}/{session}/{name}`. Only pleach creates worktrees there, unless a
-/// person checks a branch out.
-fn session_of(listed: &ListedWorktree, places: &OrphanPlaces) -> Option<SessionId> {
-    let above = listed.path.parent()?;
-    let base = above.parent()?;
-    let ours = places.worktrees.iter().any(|ours| same_place(ours, base));
-    above.file_name()?.to_str()?.parse().ok().filter(|_| ours && (listed.is_own || listed.branch.is_none()))
-}
-
-fn same_place(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 fn session_of_lock(name: &str) -> Option<SessionId> {
@@ -195,25 +116,6 @@ mod tests {
         assert_eq!(session("worktree-abcdefgh-main").as_deref(), Some("abcdefgh"));
         for other in ["target-main", "worktree-tasks-main", "session-", "session-UPPER", "abcdefgh"] {
             assert_eq!(session(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn only_what_lies_in_a_place_of_sessions_is_one() {
-        let places = OrphanPlaces { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
-        let listed = |path: &str, branch: Option<&str>| ListedWorktree {
-            path: path.into(),
-            git_dir: PathBuf::new(),
-            head: None,
-            branch: branch.map(str::to_owned),
-            locked: None,
-            is_own: false,
-        };
-        assert!(session_of(&listed("/base/abcdefgh/main", None), &places).is_some());
-        for (path, branch) in
-            [("/base/abcdefgh/main", Some("refs/heads/x")), ("/home/projects/main", None), ("/base/x/main", None)]
-        {
-            assert_eq!(session_of(&listed(path, branch), &places), None, "{path}");
         }
     }
 }

@@ -21,13 +21,16 @@ use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, Tre
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, check_chain, root_ref};
 use crate::text::{quoted_path, shorten};
-use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
+use crate::workspace::{self, KEEP, KeepOwner, Scratch, agent_home, branch_ref};
 
 /// The maximum length of a path in a message.
 const LONGEST_PATH: usize = 280;
 
 /// The reason given in the commit of the kept work.
 const REASON: &str = "the session was removed";
+
+/// The same, if only a worktree was removed.
+pub(super) const WORKTREE_REASON: &str = "the worktree was removed";
 
 /// Why a session was not removed, or not completely.
 #[derive(Debug, thiserror::Error)]
@@ -274,7 +277,7 @@ impl Removal {
         let record = self.record_step();
         for keep in self.keeps {
             let step = keep.step(String::new());
-            let reference = keep.save(&self.repo, &self.session)?;
+            let reference = keep.save(&self.repo, (&self.session).into(), REASON)?;
             if let RemovalStep::Keep { unmerged, uncommitted, .. } = step {
                 done(&RemovalStep::Keep { reference, unmerged, uncommitted });
             }
@@ -341,7 +344,7 @@ pub(super) fn remove_branch_worktree(
         return Ok(());
     }
     if let Some(keep) = keep {
-        keep.save(repo, session)?;
+        keep.save(repo, session.into(), WORKTREE_REASON)?;
     }
     Ok(git::worktree::remove(repo, path)?)
 }
@@ -366,15 +369,15 @@ impl KeptWork {
     }
 
     /// Keeps the work, unless an interrupted removal has already done so.
-    pub fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
-        for (name, at) in repo.refs().list(&format!("{KEEP}{session}-"))? {
+    pub fn save(self, repo: &Repo, owner: KeepOwner<'_>, reason: &str) -> Result<String, RemoveError> {
+        for (name, at) in repo.refs().list(&owner.prefix())? {
             let kept = repo.commit(at)?;
             let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
             if has_all && (kept.tree == self.tree || self.uncommitted.is_empty()) {
                 return Ok(name);
             }
         }
-        Ok(workspace::keep(repo, self.writer, session, self.tree, &self.parents, REASON)?)
+        Ok(workspace::keep(repo, self.writer, owner, self.tree, &self.parents, reason)?)
     }
 }
 

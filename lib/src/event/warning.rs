@@ -69,6 +69,7 @@ codes! {
     SetupRanAgain "setup-ran-again" "`worktrees.setup` had to run once more in the same worktree"
     WorktreeAbandoned "worktree-abandoned" "the worktree of an earlier run cannot be used, and its files are left in place"
     WorktreeStays "worktree-stays" "the worktree of a branch that was joined could not be removed"
+    WorktreeOrphaned "worktree-orphaned" "a killed run or a removed session left a worktree, which is removed or stays"
     WorktreeRepaired "worktree-repaired" "somebody changed the git metadata of a worktree; it was repaired"
     MovedAside "moved-aside" "something in the way of a worktree was moved aside"
     WorkKept "work-kept" "uncommitted work found in a worktree is kept under a ref"

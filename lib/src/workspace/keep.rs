@@ -1,8 +1,9 @@
 //! Work that is about to be removed is saved first, under `refs/pleach/keep/`.
 
 use super::error::Error;
+use super::names::branch_key;
 use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
-use crate::ids::{CommitId, SessionId};
+use crate::ids::{BranchName, CommitId, SessionId};
 use crate::trailer::CommitMessage;
 
 /// How many names are tried before somebody has to look.
@@ -11,30 +12,64 @@ const TRIES: u32 = 20;
 /// Under this prefix saved work is found.
 pub const KEEP: &str = "refs/pleach/keep/";
 
+/// Whose work is saved.
+#[derive(Debug, Clone, Copy)]
+pub enum KeepOwner<'a> {
+    /// That of a session.
+    Session(&'a SessionId),
+    /// That in the worktree shared by the tasks of a branch.
+    Tasks(&'a BranchName),
+}
+
+impl<'a> From<&'a SessionId> for KeepOwner<'a> {
+    fn from(session: &'a SessionId) -> Self {
+        Self::Session(session)
+    }
+}
+
+impl KeepOwner<'_> {
+    /// What the names of its refs begin with; a number follows.
+    pub fn prefix(self) -> String {
+        match self {
+            Self::Session(session) => format!("{KEEP}{session}-"),
+            Self::Tasks(target) => format!("{KEEP}tasks-{}-", branch_key(target)),
+        }
+    }
+
+    fn message(self, reason: &str) -> CommitMessage {
+        let (whose, session) = match self {
+            Self::Session(session) => (format!("session {session}"), Some(session)),
+            Self::Tasks(target) => (format!("the tasks on {target}"), None),
+        };
+        let session = session.map(|session| ("Pleach-Session".into(), session.to_string()));
+        CommitMessage {
+            subject: format!("Keep work of {whose}: {reason}"),
+            body: String::new(),
+            trailers: session.into_iter().chain([("Pleach-Kept".into(), reason.into())]).collect(),
+        }
+    }
+}
+
 /// Saves a tree, whose objects `writer` holds, on top of `parents`. Returns the name of the ref.
-pub fn save(
+pub fn save<'a>(
     repo: &Repo,
     mut writer: Writer,
-    session: &SessionId,
+    owner: impl Into<KeepOwner<'a>>,
     tree: TreeId,
     parents: &[CommitId],
     reason: &str,
 ) -> Result<String, Error> {
-    let message = CommitMessage {
-        subject: format!("Keep work of session {session}: {reason}"),
-        body: String::new(),
-        trailers: vec![("Pleach-Session".into(), session.to_string()), ("Pleach-Kept".into(), reason.into())],
-    };
+    let owner = owner.into();
     let commit = writer.commit(&CommitSpec {
         tree,
         parents: parents.to_vec(),
         author: Person::pleach(),
         committer: Person::pleach(),
         at: crate::clock::now(),
-        message: message.write().into_bytes(),
+        message: owner.message(reason).write().into_bytes(),
     })?;
     writer.flush()?;
-    let prefix = format!("{KEEP}{session}-");
+    let prefix = owner.prefix();
     let taken = repo.refs().list(&prefix)?;
     let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
     let first = used.max().unwrap_or(0) + 1;

@@ -23,13 +23,13 @@ mod workspace;
 
 pub use change::{Author, ObservedBranch, TurnChange};
 pub use changes::Changes;
-pub use disk::{check_writable, free_space};
+pub use disk::{check_writable, disk_usage, free_space};
 pub use error::Error;
 pub use follower::{BranchFollower, LaggingBranch};
 pub use guard::{Guard, GuardWatch, Guards, Violations};
-pub use keep::{KEEP, save as keep};
+pub use keep::{KEEP, KeepOwner, save as keep};
 pub use lock::{Lock, LockError, LockHolder};
-pub(crate) use names::{agent_home, agent_homes, branch_key, session_branch, task_branches};
+pub(crate) use names::{agent_home, agent_homes, branch_key, branch_of_key, session_branch, task_branches};
 pub use names::{
     branch_ref, default_worktree_base, new_session_id, phase_branch, phase_branches, repo_name, target_of, task_branch,
 };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::add_failure::{AddFailure, room_at};
-use super::creation::{CreationMarker, is_free};
+use super::creation::{CreationMarker, is_free, named_path};
 use super::git_dir::{find_git_dir, link_git_dir, linked_git_dir, same_file};
 use super::list::stands_at;
 use super::lock::lock_worktrees;
@@ -95,16 +95,6 @@ fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error
     Notes::of(common, &made).forget()?;
     Registration::register(common, &made, &root)?;
     Ok(made)
-}
-
-/// Where git makes a worktree that belongs at `path`. It names it after its directory, and one of many that are called
-/// `main` says nothing to who sees it in `.git/worktrees`: this one has the name of the directory above in it.
-pub(super) fn named_path(path: &Path) -> PathBuf {
-    let above = path.parent().and_then(Path::file_name).unwrap_or_default();
-    let mut name = above.to_owned();
-    name.push("-");
-    name.push(path.file_name().unwrap_or_default());
-    path.with_file_name(name)
 }
 
 /// Checks out what the rules of a sparse checkout leave, but for what is there already. The setting goes to these commands

@@ -68,3 +68,23 @@ pub(super) fn is_free(path: &Path) -> bool {
         Err(_) => true,
     }
 }
+
+/// Where git makes a worktree that belongs at `path`. It names it after its directory, and one of many that are called
+/// `main` says nothing to who sees it in `.git/worktrees`: this one has the name of the directory above in it.
+pub(super) fn named_path(path: &Path) -> PathBuf {
+    let above = path.parent().and_then(Path::file_name).unwrap_or_default();
+    let mut name = above.to_owned();
+    name.push("-");
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+/// Where a worktree belongs whose making was cut short, by where git has it; none if it is complete.
+pub(super) fn half_made_at(path: &Path) -> Option<PathBuf> {
+    if CreationMarker::exists(path) {
+        return Some(path.to_owned());
+    }
+    let above = path.parent()?.file_name()?.to_str()?;
+    let name = path.file_name()?.to_str()?.strip_prefix(above)?.strip_prefix('-')?;
+    Some(path.with_file_name(name)).filter(|belongs| CreationMarker::exists(belongs))
+}

@@ -2,7 +2,9 @@
 //! directory of its worktree.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use super::creation::half_made_at;
 use super::git_dir::{claimed_root, git_dirs, linked_git_dir, same_file};
 use super::registration::Registration;
 use crate::confined_fs::{self, FEW_LINES};
@@ -33,6 +35,19 @@ impl ListedWorktree {
     pub fn is_tied(&self) -> bool {
         let named = linked_git_dir(&self.path).ok().flatten();
         named.is_some_and(|named| same_file(&named, &self.git_dir))
+    }
+
+    /// Where it belongs if its making was cut short.
+    pub fn half_made_at(&self) -> Option<PathBuf> {
+        half_made_at(&self.path)
+    }
+
+    /// When it was made, as far as the file system knows.
+    pub fn created(&self) -> Option<SystemTime> {
+        let of_directory = self.git_dir.symlink_metadata().and_then(|found| found.created());
+        // git writes this file once.
+        let of_file = || self.git_dir.join("commondir").symlink_metadata().and_then(|found| found.modified());
+        of_directory.or_else(|_| of_file()).ok()
     }
 }
 

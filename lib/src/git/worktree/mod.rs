@@ -92,7 +92,7 @@ pub use open::open;
 pub use past_content::Past;
 pub use relink::restore_link;
 pub(crate) use relink::restore_missing_link;
-pub use remove::{prune, remove};
+pub use remove::{prune, remove, remove_half_made};
 pub(crate) use repair::{open_or_repair, relocate};
 pub(crate) use restore::restore_sparing;
 pub use restore::{Restored, reset_sparing, reset_to, restore};

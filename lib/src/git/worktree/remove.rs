@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::creation::CreationMarker;
+use super::creation::{CreationMarker, named_path};
 use super::git_dir::find_git_dir;
 use super::lock::lock_worktrees;
 use super::metadata::Notes;
@@ -22,6 +22,12 @@ pub fn remove(repo: &Repo, path: &Path) -> Result<(), Error> {
         admin = find_git_dir(repo, path)?;
     }
     CreationMarker::remove(path)
+}
+
+/// Removes what there is of a worktree that belongs at `path` and whose making was cut short.
+pub fn remove_half_made(repo: &Repo, path: &Path) -> Result<(), Error> {
+    remove(repo, &named_path(path))?;
+    remove(repo, path)
 }
 
 /// Lets git forget worktrees whose files are gone.

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::create::{self, named_path};
+use super::create;
 use super::creation::{CreationMarker, is_free};
 use super::git_dir::{
     claimed_root, git_dirs, has_head, is_complete, is_worktree_git_dir, leads_to, link_git_dir, linked_git_dir,
@@ -11,7 +11,7 @@ use super::git_dir::{
 };
 use super::move_aside::{move_aside, sibling};
 use super::registration::Registration;
-use super::remove::{self, remove_git_dir};
+use super::remove::{self, remove_git_dir, remove_half_made};
 use super::{Worktree, open, sanitize};
 use crate::confined_fs::{self, ConfinedDir, FEW_LINES};
 use crate::git::disk::remove_directory;
@@ -33,7 +33,7 @@ pub(crate) fn open_or_repair(
         if let Some(worktree) = create::finish(repo, path, commit, rules)? {
             return Ok(worktree);
         }
-        remove::remove(repo, &named_path(path))?;
+        remove_half_made(repo, path)?;
     }
     if CreationMarker::exists(path) || is_free(path) {
         // git may still remember a worktree whose files are gone.

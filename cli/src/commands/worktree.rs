@@ -1,0 +1,64 @@
+//! `pleach worktree`
+
+mod list;
+mod prune;
+
+use clap::{Args, Subcommand};
+use pleach::engine::{OwnWorktree, WorktreeOwner, WorktreePlaces};
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::session::Place;
+use crate::settings;
+use crate::survey::orphans;
+
+/// List the worktrees pleach made in this repository, or remove those nobody needs.
+///
+/// Your own worktrees are not shown and never touched.
+#[derive(Debug, Args)]
+pub struct WorktreeArgs {
+    #[command(subcommand)]
+    command: WorktreeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum WorktreeCommand {
+    List(list::ListArgs),
+    Prune(prune::PruneArgs),
+}
+
+pub fn run(globals: &Globals, args: WorktreeArgs) -> Result<Exit, Failure> {
+    let settings = settings::load_for(globals, &globals.dir)?;
+    let place = Place::find(&globals.dir, None, &settings)?;
+    let places = orphans::places(&place.repo, &settings);
+    match args.command {
+        WorktreeCommand::List(args) => list::run(globals, &args, (&place, &places)),
+        WorktreeCommand::Prune(args) => prune::run(globals, &args, (&place, &places)),
+    }
+}
+
+/// The repository, and where its worktrees are.
+type Ground<'a> = (&'a Place, &'a WorktreePlaces);
+
+/// `SESSION/CONTEXT`, or `tasks on BRANCH`.
+fn owner(worktree: &OwnWorktree) -> String {
+    match &worktree.owner {
+        WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
+        WorktreeOwner::Tasks { target } => format!("tasks on {target}"),
+    }
+}
+
+/// A worktree for `--json`.
+fn document(worktree: &OwnWorktree, place: &Place) -> Value {
+    let (session, context, task) = match &worktree.owner {
+        WorktreeOwner::Session { session, context } => (Some(session), Some(context), None),
+        WorktreeOwner::Tasks { target } => (None, None, Some(target)),
+    };
+    json!({
+        "owner": owner(worktree), "session": session, "context": context, "task": task, "repo": place.name,
+        "path": worktree.path.display().to_string(), "branch": worktree.branch, "created": worktree.created,
+        "state": worktree.word(),
+    })
+}

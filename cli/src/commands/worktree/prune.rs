@@ -1,0 +1,130 @@
+//! `pleach worktree prune`
+
+use clap::Args;
+use pleach::engine::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, own_worktrees, prune_worktree, to_prune};
+use pleach::text::listed;
+use serde_json::{Value, json};
+
+use super::{Ground, document, owner};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::of_engine;
+use crate::render::Out;
+use crate::survey::orphans::describe_worktree;
+
+/// The most files a line names.
+const NAMED: usize = 5;
+
+/// Remove worktrees that are orphaned or missing, those of sessions that have ended, and idle ones of tasks.
+///
+/// Branches and records stay, and a worktree that is needed again is made again. What only the worktree has (uncommitted
+/// files, commits on no branch) is kept under refs/pleach/keep/ first, and named. One with something that cannot be kept
+/// stays, and the exit code is 1. One in use and that of a session that can be resumed stay, too.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// Show what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Also remove those that are locked with `git worktree lock`.
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(globals: &Globals, args: &PruneArgs, (place, places): Ground<'_>) -> Result<Exit, Failure> {
+    let all = own_worktrees(&place.repo, places).map_err(|error| of_engine(&error))?;
+    let mut told = PruneReport { globals, dry_run: args.dry_run, out: Out::new(), exit: Exit::Done };
+    let (mut removed, mut stays) = (Vec::new(), Vec::new());
+    for worktree in &all {
+        let pruned = match args.dry_run {
+            true => to_prune(&place.repo, places, worktree, args.force),
+            false => prune_worktree(&place.repo, places, worktree, args.force),
+        };
+        let mut document = document(worktree, place);
+        match pruned {
+            Ok(work) => {
+                told.removed(worktree, work.as_ref())?;
+                document["kept"] = work
+                    .as_ref()
+                    .map_or(Value::Null, |work| json!({"ref": work.reference, "uncommitted": work.uncommitted}));
+                removed.push(document);
+            }
+            Err(why) => {
+                told.stays(worktree, &why)?;
+                document["reason"] = json!({"code": code(&why), "text": why.to_string()});
+                stays.push(document);
+            }
+        }
+    }
+    if globals.json {
+        told.out.json(&json!({"dry_run": args.dry_run, "removed": removed, "stays": stays}))?;
+    } else if all.is_empty() {
+        told.out.line("There is no worktree of pleach's in this repository.")?;
+    }
+    Ok(told.exit)
+}
+
+/// What is said while worktrees are removed.
+struct PruneReport<'a> {
+    globals: &'a Globals,
+    dry_run: bool,
+    out: Out,
+    exit: Exit,
+}
+
+impl PruneReport<'_> {
+    fn line(&mut self, line: &str) -> Result<(), Failure> {
+        if self.globals.json { Ok(()) } else { self.out.line(line) }
+    }
+
+    fn removed(&mut self, worktree: &OwnWorktree, work: Option<&PrunedWork>) -> Result<(), Failure> {
+        let (keep, remove) = if self.dry_run { ("would keep", "would remove") } else { ("kept", "removed") };
+        if let Some(work) = work {
+            let what = match work.uncommitted.as_slice() {
+                [] => "commits on no branch".to_owned(),
+                files => format!("uncommitted work in {}", listed(files, NAMED)),
+            };
+            let at = work.reference.as_deref().unwrap_or("a ref below refs/pleach/keep/");
+            self.line(&format!("{}: {keep} {what} at {at}", owner(worktree)))?;
+        }
+        self.line(&format!("{}: {remove} {}", owner(worktree), describe_worktree(worktree)))
+    }
+
+    fn stays(&mut self, worktree: &OwnWorktree, why: &WorktreeStays) -> Result<(), Failure> {
+        let more = match why {
+            WorktreeStays::Locked { .. } => "; `--force` removes it",
+            _ => "",
+        };
+        match why {
+            // By the rules it stays; nothing is wrong.
+            WorktreeStays::Used { .. }
+            | WorktreeStays::Resumable { .. }
+            | WorktreeStays::Changed
+            | WorktreeStays::Locked { .. } => {
+                self.line(&format!("{}: {} stays: {why}{more}", owner(worktree), describe_worktree(worktree)))
+            }
+            WorktreeStays::Refused(RemoveError::Session(error)) => {
+                self.exit = of_engine(error).exit();
+                Ok(warning!(NotRemoved, "{} stays: {why}", describe_worktree(worktree)))
+            }
+            WorktreeStays::Refused(_) | WorktreeStays::Replaced | WorktreeStays::NoCommit => {
+                self.exit = Exit::WorkFailed;
+                Ok(warning!(NotRemoved, "{} stays: {why}", describe_worktree(worktree)))
+            }
+        }
+    }
+}
+
+/// Why a worktree stays, in a word.
+fn code(why: &WorktreeStays) -> &'static str {
+    match why {
+        WorktreeStays::Used { .. } => "used",
+        WorktreeStays::Locked { .. } => "locked",
+        WorktreeStays::Resumable { .. } => "resumable",
+        WorktreeStays::Changed => "changed",
+        WorktreeStays::Replaced => "replaced",
+        WorktreeStays::NoCommit => "no-commit",
+        WorktreeStays::Refused(RemoveError::Obstacle(_)) => "unsaved",
+        WorktreeStays::Refused(_) => "failed",
+    }
+}

@@ -1,0 +1,240 @@
+//! The worktrees pleach made, whose they are, and what state they are in. Only names, locks and a few small files are
+//! read, so that hundreds of them are listed at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::engine::Error;
+use crate::engine::locks::{lock_name, worktree_lock_name};
+use crate::engine::task::SharedWorktree;
+use crate::git::{self, ListedWorktree, Repo};
+use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId};
+use crate::record::History;
+use crate::workspace::{Lock, branch_of_key};
+
+/// The directory of the worktrees tasks share, below the base of all worktrees.
+const OF_TASKS: &str = "tasks";
+
+/// Where worktrees and other files of sessions are.
+#[derive(Debug, Clone)]
+pub struct WorktreePlaces {
+    /// The directory of machine-local state.
+    pub state_dir: PathBuf,
+    /// The directories in which worktrees are created. One that lies elsewhere is pleach's own only if pleach has
+    /// registered it.
+    pub worktrees: Vec<PathBuf>,
+    /// The files copied into worktrees from the user's checkout, if they still exist there.
+    pub copied_in: Vec<RepoPath>,
+}
+
+/// Whom a worktree was made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorktreeOwner {
+    /// A context of a session.
+    Session {
+        /// The session.
+        session: SessionId,
+        /// Its context: `main`, or that of a parallel branch.
+        context: ContextId,
+    },
+    /// The tasks of a branch, which share one worktree.
+    Tasks {
+        /// The branch they land on.
+        target: BranchName,
+    },
+}
+
+/// What a worktree is doing, or what is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorktreeState {
+    /// A process holds its lock.
+    Used,
+    /// Nobody works in it.
+    Idle,
+    /// The record of its session is gone.
+    Orphaned,
+    /// It was not completed: a kill or a full disk came between. No agent has worked in it.
+    HalfMade,
+    /// git has it registered, but its directory is gone.
+    Missing,
+}
+
+/// A worktree pleach made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnWorktree {
+    /// Whom it was made for.
+    pub owner: WorktreeOwner,
+    /// Where its files are, or belong.
+    pub path: PathBuf,
+    /// The branch it is for, if that exists.
+    pub branch: Option<BranchName>,
+    /// When it was made, as far as the file system knows.
+    pub created: Option<Timestamp>,
+    /// What it is doing, or what is wrong with it.
+    pub state: WorktreeState,
+    /// The reason of its `git worktree lock`, if it has one.
+    pub locked: Option<String>,
+    /// The commit its HEAD is at.
+    pub head: Option<CommitId>,
+}
+
+impl OwnWorktree {
+    /// The state in one word. What is locked stays as it is, so nothing else counts, unless it is in use.
+    pub fn word(&self) -> &'static str {
+        match self.state {
+            WorktreeState::Used => "used",
+            _ if self.locked.is_some() => "locked",
+            WorktreeState::Idle => "idle",
+            WorktreeState::Orphaned | WorktreeState::HalfMade => "orphaned",
+            WorktreeState::Missing => "missing",
+        }
+    }
+}
+
+/// The worktrees pleach made in a repository, oldest first.
+pub fn own_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<Vec<OwnWorktree>, Error> {
+    let mut found = unused_worktrees(repo, places)?;
+    for worktree in found.iter_mut().filter(|worktree| is_used(repo, &worktree.owner)) {
+        worktree.state = WorktreeState::Used;
+    }
+    Ok(found)
+}
+
+/// The same, as they would be if nobody held their locks: for who holds them.
+pub(super) fn unused_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<Vec<OwnWorktree>, Error> {
+    let listed = git::worktree::list_linked(repo)?;
+    if listed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = KnownNames::read(repo, places)?;
+    let mut found: Vec<OwnWorktree> = listed.into_iter().filter_map(|listed| known.own(listed)).collect();
+    found.sort_by(|a, b| (a.created, &a.path).cmp(&(b.created, &b.path)));
+    Ok(found)
+}
+
+/// What is read once for all worktrees.
+struct KnownNames {
+    bases: Vec<PathBuf>,
+    sessions: BTreeSet<SessionId>,
+    /// Branches by the last part of their names.
+    branches: BTreeMap<String, BranchName>,
+}
+
+impl KnownNames {
+    fn read(repo: &Repo, places: &WorktreePlaces) -> Result<Self, Error> {
+        // As they are written and as they are: a part of a path may be a link.
+        let resolved = places.worktrees.iter().filter_map(|base| base.canonicalize().ok());
+        let bases = places.worktrees.iter().cloned().chain(resolved).collect();
+        let names = repo.refs().names("refs/heads/")?.into_iter();
+        let branches = names.filter_map(|name| {
+            let last = name.rsplit('/').next()?.to_owned();
+            Some((last, BranchName::new(name.strip_prefix("refs/heads/")?).ok()?))
+        });
+        Ok(Self { bases, sessions: History::sessions(repo)?.into_iter().collect(), branches: branches.collect() })
+    }
+
+    /// What is known of a worktree; none if it is not pleach's.
+    fn own(&self, listed: ListedWorktree) -> Option<OwnWorktree> {
+        let half_made = listed.half_made_at();
+        let path = half_made.clone().unwrap_or_else(|| listed.path.clone());
+        let (owner, is_in_base) = self.owner(&path)?;
+        // A person may have checked a branch out there, or copied the repository with what it says of its worktrees.
+        let is_like_own = || is_in_base && listed.branch.is_none() && (is_gone(&path) || listed.is_tied());
+        if !listed.is_own && half_made.is_none() && !is_like_own() {
+            return None;
+        }
+        let state = match &owner {
+            _ if half_made.is_some() => WorktreeState::HalfMade,
+            _ if is_gone(&path) => WorktreeState::Missing,
+            WorktreeOwner::Session { session, .. } if !self.sessions.contains(session) => WorktreeState::Orphaned,
+            _ => WorktreeState::Idle,
+        };
+        Some(OwnWorktree {
+            branch: self.branch(&owner),
+            created: listed.created().and_then(|time| Timestamp::try_from(time).ok()),
+            locked: listed.locked,
+            head: listed.head,
+            owner,
+            path,
+            state,
+        })
+    }
+
+    /// Whom a worktree at this path belongs to, and whether it lies where worktrees are created:
+    /// `{base}/{session}/{context}` or `{base}/tasks/{target}/main`.
+    fn owner(&self, path: &Path) -> Option<(WorktreeOwner, bool)> {
+        let above = path.parent()?;
+        let (name, group) = (path.file_name()?.to_str()?, above.file_name()?.to_str()?);
+        let of_session = || {
+            let (session, context) = (group.parse().ok()?, name.parse().ok()?);
+            let is_in_base = self.bases.iter().any(|base| above.parent() == Some(base));
+            Some((WorktreeOwner::Session { session, context }, is_in_base))
+        };
+        let of_tasks = || {
+            let tasks = above.parent().filter(|tasks| tasks.ends_with(OF_TASKS))?;
+            let target = branch_of_key(group).filter(|_| name == ContextId::main().as_str())?;
+            Some((WorktreeOwner::Tasks { target }, self.bases.iter().any(|base| tasks.parent() == Some(base))))
+        };
+        // A branch can be named like a session, so the one counts that lies where it should.
+        match (of_session(), of_tasks()) {
+            (Some(session), Some(tasks)) => Some(if tasks.1 { tasks } else { session }),
+            (session, tasks) => session.or(tasks),
+        }
+    }
+
+    fn branch(&self, owner: &WorktreeOwner) -> Option<BranchName> {
+        match owner {
+            WorktreeOwner::Tasks { target } => Some(target.clone()),
+            WorktreeOwner::Session { session, context } if *context == ContextId::main() => {
+                self.branches.get(session.as_str()).cloned()
+            }
+            WorktreeOwner::Session { session, context } => self.branches.get(&format!("{session}--{context}")).cloned(),
+        }
+    }
+}
+
+/// Whether nothing is where the files of a worktree should be.
+fn is_gone(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Whether a process holds a lock of the owner. A session that starts has its lock before it has a record.
+fn is_used(repo: &Repo, owner: &WorktreeOwner) -> bool {
+    let is_held = |name: &str| Lock::is_held(repo.common_dir(), name);
+    match owner {
+        WorktreeOwner::Session { session, context } => {
+            is_held(&lock_name(session)) || is_held(&worktree_lock_name(session, context))
+        }
+        WorktreeOwner::Tasks { target } => is_held(&SharedWorktree::lock_name(target)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(path: &str) -> Option<(String, bool)> {
+        let known = KnownNames { bases: vec!["/base".into()], sessions: BTreeSet::new(), branches: BTreeMap::new() };
+        let (owner, is_in_base) = known.owner(Path::new(path))?;
+        let words = match owner {
+            WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
+            WorktreeOwner::Tasks { target } => target.to_string(),
+        };
+        Some((words, is_in_base))
+    }
+
+    #[test]
+    fn a_path_tells_whose_a_worktree_is() {
+        let found = |words: &str, is_in_base| Some((words.to_owned(), is_in_base));
+        assert_eq!(owner("/base/abcdefgh/main"), found("abcdefgh/main", true));
+        assert_eq!(owner("/base/abcdefgh/api-2"), found("abcdefgh/api-2", true));
+        assert_eq!(owner("/elsewhere/abcdefgh/main"), found("abcdefgh/main", false));
+        assert_eq!(owner("/base/tasks/feature%2Fx/main"), found("feature/x", true));
+        assert_eq!(owner("/base/tasks/abcdefgh/main"), found("abcdefgh", true), "a branch named like a session");
+        for path in ["/base/x/main", "/base/tasks/main/other", "/base/other/main/main", "/main"] {
+            assert_eq!(owner(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The worktrees pleach made in a repository: `inventory` whose they are and what state they are in, `prune` which of
+//! them can go, and their removal.
+
+mod inventory;
+mod prune;
+
+pub use inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, own_worktrees};
+pub use prune::{PrunedWork, WorktreeStays, prune_worktree, to_prune};

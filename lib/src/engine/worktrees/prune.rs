@@ -1,0 +1,294 @@
+//! Removing worktrees nobody needs any more. What only such a worktree has is kept first; one with something that
+//! cannot be kept stays.
+
+use std::path::Path;
+
+use super::inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, unused_worktrees};
+use crate::engine::locks::Locks;
+use crate::engine::remove::{
+    KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
+};
+use crate::engine::session_plan::RUN_DIR;
+use crate::engine::task::SharedWorktree;
+use crate::engine::view::{SessionStatus, Summary, View};
+use crate::engine::{Error, recorded_state};
+use crate::git::{self, Repo};
+use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId};
+use crate::record::{self, History};
+use crate::workspace::{self, KeepOwner, Lock, LockError};
+
+/// Why a worktree is not removed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeStays {
+    /// Somebody works in it.
+    #[error("it is in use{}", by(holder.as_deref()))]
+    Used {
+        /// The process, by its own words.
+        holder: Option<String>,
+    },
+    /// It is locked with `git worktree lock`.
+    #[error("it is locked{}", because(why))]
+    Locked {
+        /// The reason given for the lock.
+        why: String,
+    },
+    /// Its session, or one that works on a task in it, is not over.
+    #[error("session {session} is {status} and can be resumed")]
+    Resumable {
+        /// The session.
+        session: SessionId,
+        /// Its status.
+        status: &'static str,
+    },
+    /// It is not what it was when it was found.
+    #[error("it has changed meanwhile")]
+    Changed,
+    /// Something else is where its directory should be.
+    #[error("something else is in its place")]
+    Replaced,
+    /// It cannot be compared with any commit.
+    #[error("no commit is known that its files could be compared with")]
+    NoCommit,
+    /// It could not be removed, or something would be lost with it.
+    #[error(transparent)]
+    Refused(#[from] RemoveError),
+}
+
+fn by(holder: Option<&str>) -> String {
+    holder.map(|holder| format!(" by {holder}")).unwrap_or_default()
+}
+
+fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(" ({why})") }
+}
+
+impl From<Error> for WorktreeStays {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Lock(LockError::Held { holder, .. }) => Self::Used { holder: Some(holder) },
+            error => Self::Refused(error.into()),
+        }
+    }
+}
+
+impl From<LockError> for WorktreeStays {
+    fn from(error: LockError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<git::Error> for WorktreeStays {
+    fn from(error: git::Error) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<workspace::Error> for WorktreeStays {
+    fn from(error: workspace::Error) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// What only a removed worktree had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrunedWork {
+    /// Where it is kept; none before it is.
+    pub reference: Option<String>,
+    /// The files with uncommitted work. Without any, it is commits on no branch.
+    pub uncommitted: Vec<RepoPath>,
+}
+
+/// What removing a worktree would keep, or why it would stay. Changes nothing. `force`: also if it is locked.
+pub fn to_prune(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    worktree: &OwnWorktree,
+    force: bool,
+) -> Result<Option<PrunedWork>, WorktreeStays> {
+    let known = decide(repo, places, worktree, force)?;
+    let kept = only_there(repo, worktree, &known)?;
+    Ok(kept.map(|kept| PrunedWork { reference: None, uncommitted: kept.uncommitted }))
+}
+
+/// Removes a worktree that nobody needs any more: one that is orphaned, half made or missing, that of a session that has
+/// ended, and that of tasks. Returns what was kept of it.
+pub fn prune_worktree(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    worktree: &OwnWorktree,
+    force: bool,
+) -> Result<Option<PrunedWork>, WorktreeStays> {
+    // Before the locks are taken, which would make files for a session that is only looked at.
+    decide(repo, places, worktree, force)?;
+    let held = HeldLocks::take(repo, &worktree.owner)?;
+    let worktree = &again(repo, places, worktree)?;
+    let known = decide(repo, places, worktree, force)?;
+    let work = match only_there(repo, worktree, &known)? {
+        Some(kept) => {
+            let uncommitted = kept.uncommitted.clone();
+            let reference = kept.save(repo, keep_owner(&worktree.owner), WORKTREE_REASON)?;
+            Some(PrunedWork { reference: Some(reference), uncommitted })
+        }
+        None => None,
+    };
+    match worktree.state {
+        WorktreeState::HalfMade => git::worktree::remove_half_made(repo, &worktree.path)?,
+        _ => git::worktree::remove(repo, &worktree.path)?,
+    }
+    remove_empty_directory(&worktree.path)?;
+    held.release(worktree.state)?;
+    Ok(work)
+}
+
+/// The locks that keep everybody else away.
+enum HeldLocks {
+    Session(Locks),
+    Tasks(Lock),
+}
+
+impl HeldLocks {
+    fn take(repo: &Repo, owner: &WorktreeOwner) -> Result<Self, Error> {
+        Ok(match owner {
+            WorktreeOwner::Session { session, .. } => Self::Session(Locks::take(repo, session)?),
+            WorktreeOwner::Tasks { target } => Self::Tasks(SharedWorktree::take(repo, target)?.lock),
+        })
+    }
+
+    /// Releases them. Nobody needs the files of a session that is gone.
+    fn release(self, state: WorktreeState) -> Result<(), LockError> {
+        match self {
+            Self::Session(locks) if state == WorktreeState::Orphaned => locks.remove(),
+            Self::Session(locks) => Ok(drop(locks)),
+            Self::Tasks(lock) => Ok(drop(lock)),
+        }
+    }
+}
+
+/// The worktree as it is now that the locks are held: a session may have used it since it was found.
+fn again(repo: &Repo, places: &WorktreePlaces, found: &OwnWorktree) -> Result<OwnWorktree, WorktreeStays> {
+    let now = unused_worktrees(repo, places)?.into_iter().find(|now| now.path == found.path);
+    now.filter(|now| (&now.owner, now.state) == (&found.owner, found.state)).ok_or(WorktreeStays::Changed)
+}
+
+/// What a worktree is compared with.
+struct ComparedWith {
+    commit: Option<CommitId>,
+    copied_in: Vec<RepoPath>,
+    /// A record has the commit, so it is not lost with the worktree.
+    is_recorded: bool,
+}
+
+/// Whether a worktree can go, and what is known of its files then.
+fn decide(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    worktree: &OwnWorktree,
+    force: bool,
+) -> Result<ComparedWith, WorktreeStays> {
+    if worktree.state == WorktreeState::Used {
+        return Err(WorktreeStays::Used { holder: None });
+    }
+    if let Some(why) = worktree.locked.clone().filter(|_| !force) {
+        return Err(WorktreeStays::Locked { why });
+    }
+    let is_directory = worktree.path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    if !is_directory && !matches!(worktree.state, WorktreeState::Missing | WorktreeState::HalfMade) {
+        return Err(WorktreeStays::Replaced);
+    }
+    match (&worktree.owner, worktree.state) {
+        (WorktreeOwner::Session { session, context }, WorktreeState::Idle) => {
+            let summary = Summary::newest(repo, session)?;
+            refuse_open(&summary)?;
+            let commit = recorded_work(repo, &summary, context)?.or(worktree.head);
+            Ok(ComparedWith { commit, copied_in: copied_in(&summary), is_recorded: true })
+        }
+        (owner, _) => {
+            if let (WorktreeOwner::Tasks { target }, WorktreeState::Idle) = (owner, worktree.state) {
+                refuse_open_task(repo, target)?;
+            }
+            // The files of a worktree without a HEAD are compared with those of the checkout.
+            let commit = worktree.head.or_else(|| repo.head().ok().map(|head| head.commit));
+            Ok(ComparedWith { commit, copied_in: places.copied_in.clone(), is_recorded: false })
+        }
+    }
+}
+
+fn refuse_open(summary: &Summary) -> Result<(), WorktreeStays> {
+    let status = summary.standing();
+    match status {
+        SessionStatus::Done | SessionStatus::Failed { .. } | SessionStatus::Cancelled => Ok(()),
+        SessionStatus::Running => Err(WorktreeStays::Used { holder: None }),
+        SessionStatus::Dead | SessionStatus::Paused { .. } => {
+            Err(WorktreeStays::Resumable { session: summary.session.clone(), status: status.word() })
+        }
+    }
+}
+
+/// The tasks of a branch share a worktree: it is needed as long as one of them can be resumed.
+fn refuse_open_task(repo: &Repo, target: &BranchName) -> Result<(), WorktreeStays> {
+    let (open, _) = View::open(repo)?;
+    let of_target = |summary: &Summary| summary.started.task.as_ref().is_some_and(|task| task.target == *target);
+    open.iter()
+        .filter_map(|(_, summary)| summary.as_ref().ok())
+        .filter(|summary| of_target(summary))
+        .try_for_each(refuse_open)
+}
+
+/// The newest commit a context has on record.
+fn recorded_work(repo: &Repo, summary: &Summary, context: &ContextId) -> Result<Option<CommitId>, Error> {
+    if *context == ContextId::main() {
+        return Ok(summary.work());
+    }
+    match History::newest_in(repo, &summary.session, context) {
+        Ok(history) => {
+            let state = recorded_state(&history, &summary.pipeline)?;
+            Ok(state.work.get(summary.started.first_repo()).copied())
+        }
+        // It was forked and never started.
+        Err(record::Error::Missing { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What nothing but a worktree has: uncommitted files, and commits on no branch.
+fn only_there(repo: &Repo, worktree: &OwnWorktree, with: &ComparedWith) -> Result<Option<KeptWork>, WorktreeStays> {
+    if matches!(worktree.state, WorktreeState::HalfMade | WorktreeState::Missing) {
+        return Ok(None);
+    }
+    let commit = with.commit.ok_or(WorktreeStays::NoCommit)?;
+    let mut obstacles = Vec::new();
+    let kept = uncommitted(repo, Some(commit), &with.copied_in, &worktree.path, &mut obstacles)?;
+    if let Some(obstacle) = obstacles.into_iter().find(|found| matches!(found, Obstacle::Unsaved { .. })) {
+        return Err(RemoveError::Obstacle(obstacle).into());
+    }
+    if kept.is_some() || with.is_recorded || is_on_a_ref(repo, commit)? {
+        return Ok(kept);
+    }
+    let (writer, tree) = (repo.writer(), repo.tree_of(commit)?);
+    Ok(Some(KeptWork { writer, tree, parents: vec![commit], unmerged: true, uncommitted: Vec::new() }))
+}
+
+fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, git::Error> {
+    let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().chain(repo.refs().list_unpeeled("refs/pleach/")?);
+    // An unreadable ref keeps nothing reachable.
+    Ok(all.filter_map(|(_, at)| at).any(|at| repo.history().is_ancestor(commit, at).unwrap_or(false)))
+}
+
+fn keep_owner(owner: &WorktreeOwner) -> KeepOwner<'_> {
+    match owner {
+        WorktreeOwner::Session { session, .. } => KeepOwner::Session(session),
+        WorktreeOwner::Tasks { target } => KeepOwner::Tasks(target),
+    }
+}
+
+/// Removes the directory above a worktree when nothing but what its runs wrote is left in it.
+fn remove_empty_directory(worktree: &Path) -> Result<(), workspace::Error> {
+    let Some(above) = worktree.parent() else { return Ok(()) };
+    let Ok(mut entries) = std::fs::read_dir(above) else { return Ok(()) };
+    if entries.any(|entry| entry.map_or(true, |entry| entry.file_name() != RUN_DIR)) {
+        return Ok(());
+    }
+    remove_directory(&above.join(RUN_DIR))?;
+    let _ = std::fs::remove_dir(above);
+    Ok(())
+}
