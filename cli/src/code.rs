@@ -92,6 +92,7 @@ codes! {
     WorktreeFailed "worktree-failed" Environment "git cannot make a worktree"
     WorktreeBase "worktree-base" Environment "the directory for worktrees cannot be made"
     WorktreeLinkReplaced "worktree-link-replaced" Environment "the link of a worktree to its repository was replaced"
+    WorktreeMissing "worktree-missing" Environment "there is no worktree where one is expected"
     WorktreePlaceTaken "worktree-place-taken" Environment "something else is in the place of a worktree"
     SubmoduleWork "submodule-work" Environment "work is only in a submodule and would be lost"
     SetupFailed "setup-failed" Environment "`worktrees.setup` failed"

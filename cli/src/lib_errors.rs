@@ -138,6 +138,7 @@ pub fn of_git(error: &git::Error) -> Failure {
         Error::Object { .. } => advised(Code::ObjectUnreadable, error),
         Error::Overwritten { .. } => advised(Code::ObjectOverwritten, error),
         Error::LinkReplaced { .. } => advised(Code::WorktreeLinkReplaced, error),
+        Error::NoSuchWorktree { .. } => advised(Code::WorktreeMissing, error),
         Error::PlaceTaken { .. } => advised(Code::WorktreePlaceTaken, error),
         Error::BrokenOff(_) => advised(Code::GitInterrupted, error),
         Error::Locked { .. } => advised(Code::GitLocked, error),

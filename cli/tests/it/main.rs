@@ -47,6 +47,7 @@ mod trees;
 mod trust;
 mod validate;
 mod workspace;
+mod worktree_commands;
 
 #[allow(dead_code, reason = "the library's tests play more parts with it")]
 #[path = "../../../lib/testing/server.rs"]

@@ -127,6 +127,12 @@ pub enum Error {
         /// The worktree, or its `.git`.
         path: PathBuf,
     },
+    /// There is no worktree where one is expected.
+    #[error("there is no worktree of this repository at `{}`; `git worktree list` shows those there are", path.display())]
+    NoSuchWorktree {
+        /// Where it was expected.
+        path: PathBuf,
+    },
     /// There is something where a worktree is to be made.
     #[error("`{}` is in the way of a worktree; move it away, then run again", path.display())]
     PlaceTaken {

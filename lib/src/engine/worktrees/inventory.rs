@@ -141,8 +141,8 @@ impl KnownNames {
         let path = half_made.clone().unwrap_or_else(|| listed.path.clone());
         let (owner, is_in_base) = self.owner(&path)?;
         // A person may have checked a branch out there, or copied the repository with what it says of its worktrees.
-        let is_like_own = || is_in_base && listed.branch.is_none() && (is_gone(&path) || listed.is_tied());
-        if !listed.is_own && half_made.is_none() && !is_like_own() {
+        let is_tied = || half_made.is_some() || is_gone(&path) || listed.is_tied();
+        if !listed.is_own && !(is_in_base && listed.branch.is_none() && is_tied()) {
             return None;
         }
         let state = match &owner {

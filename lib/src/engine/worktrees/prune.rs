@@ -191,9 +191,13 @@ fn decide(
     if let Some(why) = worktree.locked.clone().filter(|_| !force) {
         return Err(WorktreeStays::Locked { why });
     }
-    let is_directory = worktree.path.symlink_metadata().is_ok_and(|found| found.is_dir());
-    if !is_directory && !matches!(worktree.state, WorktreeState::Missing | WorktreeState::HalfMade) {
-        return Err(WorktreeStays::Replaced);
+    if !matches!(worktree.state, WorktreeState::Missing | WorktreeState::HalfMade) {
+        match worktree.path.symlink_metadata() {
+            Ok(found) if !found.is_dir() => return Err(WorktreeStays::Replaced),
+            // Somebody else has removed it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(WorktreeStays::Changed),
+            _ => {}
+        }
     }
     match (&worktree.owner, worktree.state) {
         (WorktreeOwner::Session { session, context }, WorktreeState::Idle) => {

@@ -87,7 +87,7 @@ fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error
     repo.shared.whole.add(commit);
     std::fs::rename(&named, path).at("move the worktree to", path)?;
     // Nobody else has written to what git has just made.
-    let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
+    let made = linked_git_dir(path)?.ok_or_else(|| Error::NoSuchWorktree { path: path.to_owned() })?;
     let root = path.canonicalize().at("open the worktree", path)?;
     link_git_dir(repo, &root, &made)?;
     Notes::sweep(common)?;

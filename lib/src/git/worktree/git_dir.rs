@@ -36,7 +36,7 @@ pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
     let link = root.join(".git");
     let is_main = repo.common_dir() == link && link.symlink_metadata().is_ok_and(|link| link.is_dir());
     match linked_git_dir(root)? {
-        None => Err(Error::NotARepository { path: root.to_owned() }),
+        None => Err(Error::NoSuchWorktree { path: root.to_owned() }),
         Some(_) if is_main => Ok(link),
         Some(_) => Err(Error::LinkReplaced { path: root.to_owned() }),
     }

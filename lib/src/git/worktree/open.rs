@@ -17,7 +17,12 @@ use crate::git::repo::Repo;
 /// Opens an existing worktree. Its files are compared with the commit of its HEAD until another tree is
 /// [accepted](Worktree::accept).
 pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
-    let root = path.canonicalize().at("open the worktree", path)?;
+    let root = match path.canonicalize() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::NoSuchWorktree { path: path.to_owned() });
+        }
+        found => found.at("open the worktree", path)?,
+    };
     let git_dir = own_git_dir(repo, &root)?;
     let git_dir = match git_dir.canonicalize() {
         // The repository was recreated, or its git directory of this worktree was removed.

@@ -43,7 +43,7 @@ pub(crate) fn open_or_repair(
     // A link may lead anywhere.
     let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     let git_dir = match is_directory.then(|| own_git_dir(repo, path)).transpose() {
-        Err(Error::NotARepository { .. } | Error::LinkReplaced { .. }) => None,
+        Err(Error::NoSuchWorktree { .. } | Error::LinkReplaced { .. }) => None,
         found => found?,
     };
     // An unreadable one may still be complete.

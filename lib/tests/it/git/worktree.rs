@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use pleach::config::Environment;
 use pleach::git::{self, CommitLimits, EntryKind, Error, HoldReason, Repo, TreeEdit, Worktree};
 use pleach::ids::RepoPath;
 
@@ -857,6 +858,28 @@ fn worktrees_are_listed_and_removed_in_any_state() {
     }
     git::worktree::prune(&repo).unwrap();
     assert_eq!(git::worktree::list(&repo).unwrap().len(), 1);
+}
+
+#[test]
+fn errors_of_worktrees_are_told_apart() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    sandbox.write("taken/file", "x\n");
+    let taken = sandbox.path("taken");
+    let outside = git::discover(&sandbox.path("home"), &Environment::from_pairs(sandbox.variables()));
+    assert!(matches!(outside, Err(Error::NotARepository { .. })), "{outside:?}");
+    let exists = git::worktree::add(&repo, &taken, base);
+    assert!(matches!(&exists, Err(Error::PlaceTaken { path }) if *path == taken), "{exists:?}");
+    for path in [sandbox.path("nowhere"), taken] {
+        let missing = git::worktree::open(&repo, &path);
+        assert!(matches!(&missing, Err(Error::NoSuchWorktree { .. })), "{missing:?}");
+    }
+    let unknown = "1234567812345678123456781234567812345678".parse().unwrap();
+    let failed = git::worktree::add(&repo, &sandbox.path("other"), unknown);
+    let Err(Error::NoWorktree(failure)) = failed else { panic!("{failed:?}") };
+    assert!(failure.to_string().contains("invalid reference"), "git's own words: {failure}");
+    assert!(!sandbox.path("other").exists());
 }
 
 #[test]
