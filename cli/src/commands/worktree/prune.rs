@@ -91,27 +91,20 @@ impl PruneReport<'_> {
     }
 
     fn stays(&mut self, worktree: &OwnWorktree, why: &WorktreeStays) -> Result<(), Failure> {
-        let more = match why {
-            WorktreeStays::Locked { .. } => "; `--force` removes it",
-            _ => "",
-        };
-        match why {
+        let what = describe_worktree(worktree);
+        self.exit = match why {
             // By the rules it stays; nothing is wrong.
-            WorktreeStays::Used { .. }
-            | WorktreeStays::Resumable { .. }
-            | WorktreeStays::Changed
-            | WorktreeStays::Locked { .. } => {
-                self.line(&format!("{}: {} stays: {why}{more}", owner(worktree), describe_worktree(worktree)))
+            WorktreeStays::Used { .. } | WorktreeStays::Resumable { .. } | WorktreeStays::Changed => {
+                return self.line(&format!("{}: {what} stays: {why}", owner(worktree)));
             }
-            WorktreeStays::Refused(RemoveError::Session(error)) => {
-                self.exit = of_engine(error).exit();
-                Ok(warning!(NotRemoved, "{} stays: {why}", describe_worktree(worktree)))
+            WorktreeStays::Locked { .. } => {
+                return self.line(&format!("{}: {what} stays: {why}; `--force` removes it", owner(worktree)));
             }
-            WorktreeStays::Refused(_) | WorktreeStays::Replaced | WorktreeStays::NoCommit => {
-                self.exit = Exit::WorkFailed;
-                Ok(warning!(NotRemoved, "{} stays: {why}", describe_worktree(worktree)))
-            }
-        }
+            WorktreeStays::Refused(RemoveError::Session(error)) => of_engine(error).exit(),
+            WorktreeStays::Refused(_) | WorktreeStays::Replaced | WorktreeStays::NoCommit => Exit::WorkFailed,
+        };
+        warning!(NotRemoved, "{what} stays: {why}");
+        Ok(())
     }
 }
 

@@ -142,7 +142,8 @@ impl KnownNames {
         let (owner, is_in_base) = self.owner(&path)?;
         // A person may have checked a branch out there, or copied the repository with what it says of its worktrees.
         let is_tied = || half_made.is_some() || is_gone(&path) || listed.is_tied();
-        if !listed.is_own && !(is_in_base && listed.branch.is_none() && is_tied()) {
+        let is_ours = listed.is_own || (is_in_base && listed.branch.is_none() && is_tied());
+        if !is_ours {
             return None;
         }
         let state = match &owner {

@@ -157,10 +157,11 @@ impl HeldLocks {
     /// Releases them. Nobody needs the files of a session that is gone.
     fn release(self, state: WorktreeState) -> Result<(), LockError> {
         match self {
-            Self::Session(locks) if state == WorktreeState::Orphaned => locks.remove(),
-            Self::Session(locks) => Ok(drop(locks)),
-            Self::Tasks(lock) => Ok(drop(lock)),
+            Self::Session(locks) if state == WorktreeState::Orphaned => return locks.remove(),
+            Self::Session(locks) => drop(locks),
+            Self::Tasks(lock) => drop(lock),
         }
+        Ok(())
     }
 }
 
