@@ -215,7 +215,7 @@ pub(super) fn end(
         next_turn: context.state.turns + 1,
         allowance: Allowance::default(),
         verdict: BudgetVerdict::Go,
-        merges: BTreeMap::new(),
+        resolves: None,
         job: AssignedWork::Node,
     };
     Ok(NodeBegin::Started(Box::new(assignment), None))

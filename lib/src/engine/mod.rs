@@ -73,7 +73,8 @@ pub use ended::{Pause, SessionEnded};
 pub use engine::Engine;
 pub use error::Error;
 pub use executor::{
-    AgentWork, AssignedWork, Assignment, Conversation, Executor, NodeStart, Offered, Recording, Work, WorkWatch,
+    AgentWork, AssignedWork, Assignment, ConflictWork, Conversation, Executor, JoinWork, NodeStart, Offered, Recording,
+    Work, WorkWatch,
 };
 pub use export::ExportError;
 pub use handler::{Handler, HandlerContext};

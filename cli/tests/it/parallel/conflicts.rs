@@ -107,7 +107,8 @@ fn a_person_resolves_a_conflict_at_a_gate() {
     std::fs::write(&file, "by hand\n").unwrap();
     env.resume(&["--answer", "look=Yes"]).expect(0);
     assert_eq!(env.committed("same.txt"), "by hand");
-    assert_eq!(env.git(&["log", "-1", "--format=%s", &env.branch()]), "Merge branch b");
+    let subjects = env.git(&["log", "-2", "--first-parent", "--format=%an: %s", &env.branch()]);
+    assert_eq!(subjects, "pleach: Merge branch b\nlook (human): Resolve the conflicts at look");
 }
 
 #[test]
@@ -132,4 +133,20 @@ fn a_conflict_without_a_fan_in_waits_at_the_join() {
         + " start -> fork\n fork -> a -> review\n fork -> b -> review\n review -> exit";
     env.run(&graph("shared", &body), &[]).expect(0);
     assert_eq!(env.committed("same.txt"), "both");
+}
+
+#[test]
+fn the_gate_runs_on_what_was_resolved() {
+    let gated = |fixed: &str| {
+        let after = tool("fix", &format!("echo {fixed} > same.txt; echo x > made.txt")) + " join -> fix -> exit";
+        let gate = "test $(cat same.txt) = good && git diff --quiet HEAD && echo litter > litter.txt";
+        clash(&["a", "b"], &after).replace("shape=tripleoctagon", &format!("shape=tripleoctagon, gate=\"{gate}\""))
+    };
+    let env = TestEnv::with_repo();
+    env.run(&gated("good"), &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "a.txt", "b.txt", "made.txt", "same.txt"], "what the gate writes is undone");
+    let env = TestEnv::with_repo();
+    let ran = env.run(&gated("bad"), &[]).expect(1);
+    assert!(ran.stdout.contains("the gate failed"), "{ran}");
+    assert!(env.all_in("main", "WorktreeMerged").iter().all(|merged| merged["context"] != "b"), "nothing was merged");
 }

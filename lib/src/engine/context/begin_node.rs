@@ -13,7 +13,7 @@ use crate::engine::Error;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::context::Context;
 use crate::engine::executor::{
-    AssignedWork, Assignment, Conversation, NodeStart, RecordedFacts, Recording, Wanted, work,
+    AssignedWork, Assignment, ConflictWork, Conversation, NodeStart, RecordedFacts, Recording, Wanted, work,
 };
 use crate::engine::worker::NodeFinished;
 use crate::event::{NodeStarted, Outcome, Snapshot};
@@ -97,7 +97,7 @@ pub(in crate::engine) fn begin(
         next_turn: context.state.turns + 1,
         allowance,
         verdict,
-        merges: marked_merges(context, node, start),
+        resolves: conflict_work(context, node, start),
         job: AssignedWork::Node,
     };
     Ok(NodeBegin::Started(Box::new(assignment), known))
@@ -123,17 +123,18 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
     }))
 }
 
-/// The conflicting commits a node resolves that starts with the conflicts marked in its files. If a node has committed
-/// something since they were found, the files are as it left them.
-fn marked_merges(context: &Context, node: &Node, start: NodeStart) -> Snapshot {
+/// The conflicts a node resolves, if there are any and it can.
+fn conflict_work(context: &Context, node: &Node, start: NodeStart) -> Option<ConflictWork> {
     let state = &context.state;
-    if !route::resolves(node) {
-        return Snapshot::new();
+    let conflicts = state.next_conflict();
+    if conflicts.is_empty() || !route::resolves(node) {
+        return None;
     }
     let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
-    let conflicts = state.next_conflict().into_iter();
-    let marked = conflicts.filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
-    marked.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect()
+    let lay = conflicts.iter().filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
+    let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
+    let join = state.fan_out.as_ref().map(|fan_out| fan_out.join.clone());
+    Some(ConflictWork { lay, gate: join.filter(|_| !state.has_later_conflicts()) })
 }
 
 pub(in crate::engine) fn newest_record(context: &Context) -> CommitId {

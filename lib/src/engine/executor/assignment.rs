@@ -6,7 +6,7 @@ use crate::budget::Allowance;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::preamble;
 use crate::event::Snapshot;
-use crate::ids::{CommitId, ContextId, SessionId};
+use crate::ids::{CommitId, ContextId, NodeId, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, Node, Pipeline};
 use crate::route;
 use crate::state::{State, Visit};
@@ -32,11 +32,21 @@ pub struct Assignment {
     pub allowance: Allowance,
     /// The budget's verdict on spending anything at all.
     pub verdict: BudgetVerdict,
-    /// Commits to merge into the worktrees before the node starts, with the conflicts marked in the files.
-    #[serde(default, skip_serializing_if = "Snapshot::is_empty")]
-    pub merges: Snapshot,
+    /// The merge conflicts it resolves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolves: Option<ConflictWork>,
     /// The kind of work.
     pub job: AssignedWork,
+}
+
+/// Merge conflicts for a node to resolve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictWork {
+    /// Commits to merge into the worktrees before the node starts, with the conflicts marked in the files. Where a node has
+    /// committed something since the conflict was found, the files stay as it left them.
+    pub lay: Snapshot,
+    /// The fan-in whose gate must hold on the resolved files, if nothing else is left to resolve.
+    pub gate: Option<NodeId>,
 }
 
 /// The kind of work.

@@ -19,7 +19,7 @@ use crate::confined_fs::ConfinedDir;
 use crate::engine::recorded::recorded_pipeline;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
-use crate::engine::{AssignedWork, Assignment, Engine, Error, Offered, Work};
+use crate::engine::{AssignedWork, Assignment, ConflictWork, Engine, Error, Offered, Work};
 use crate::event::{Outcome, Snapshot, Warning, WarningCode};
 use crate::git::merge::MergeError;
 use crate::git::{self, Repo};
@@ -205,7 +205,9 @@ impl Executor {
                 self.set_up(workspace, warnings).await?;
             }
             AssignedWork::Node => {
-                tokio::task::block_in_place(|| mark_conflicts(workspace, &assignment.merges))?;
+                if let Some(conflicts) = &assignment.resolves {
+                    tokio::task::block_in_place(|| mark_conflicts(workspace, &conflicts.lay))?;
+                }
             }
         }
         let mut make = || self.make(assignment, &node, workspace, warnings);
@@ -222,6 +224,11 @@ impl Executor {
         let done = setup.again().await;
         warnings.extend(setup.warnings);
         done
+    }
+
+    /// The gate that must hold once conflicts are resolved.
+    fn gate(&self, conflicts: &ConflictWork) -> Option<String> {
+        self.plan.pipeline.node(conflicts.gate.as_ref()?)?.fan_in.as_ref()?.gate.clone()
     }
 
     /// The node of an assignment, as it will run.
@@ -302,7 +309,8 @@ impl Executor {
             scratch: None,
             context: assignment.context,
             visit: assignment.visit,
-            resolves: !assignment.merges.is_empty(),
+            gate: assignment.resolves.as_ref().and_then(|conflicts| self.gate(conflicts)),
+            resolves: assignment.resolves.is_some(),
             next_turn: assignment.next_turn,
             allowance: assignment.allowance,
             verdict: assignment.verdict,

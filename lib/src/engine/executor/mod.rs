@@ -8,7 +8,7 @@ pub(super) mod recorded_facts;
 mod setup;
 pub(super) mod work;
 
-pub use assignment::{AssignedWork, Assignment, Conversation, NodeStart};
+pub use assignment::{AssignedWork, Assignment, ConflictWork, Conversation, NodeStart};
 pub(super) use executor::Running;
 pub use executor::{Executor, WorkWatch};
 pub(super) use place::{moved_aside_warning, own_refs};

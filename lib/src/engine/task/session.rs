@@ -297,7 +297,7 @@ impl TaskSession {
             next_turn: root.state.turns + 1,
             allowance: Allowance::default(),
             verdict: BudgetVerdict::Go,
-            merges: Default::default(),
+            resolves: None,
             job: AssignedWork::Retest { commit },
         };
         let (context, (reports, mut incoming)) = (root.id.clone(), mpsc::channel(1));

@@ -140,7 +140,7 @@ pub(super) async fn gate(
         Err(error) => Some(Outcome::fail(format!("the gate could not run: {error}"))),
     };
     // What it wrote is no part of the merge.
-    worker.may_not_write(Outcome::success(), &mut end.warnings)?;
+    worker.undo_writes(&mut end.warnings)?;
     Ok(failure)
 }
 

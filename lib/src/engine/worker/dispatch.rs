@@ -8,9 +8,10 @@ use super::{NodeFinished, Stopped, Worker, agent, command, human, join, run_test
 use crate::engine::executor::Work;
 use crate::engine::worker::cancel::NodeCancel;
 use crate::engine::worker::command::CommandRun;
-use crate::event::{Outcome, PauseReason};
+use crate::event::{Outcome, PauseReason, Snapshot};
+use crate::ids::{CommitId, RepoName};
 use crate::plan::pipeline::WritePolicy;
-use crate::workspace::Workspace;
+use crate::workspace::{CopyPosition, Workspace};
 
 /// Runs the work. Returns the worktrees and the result; turns are reported before.
 pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
@@ -24,7 +25,8 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
         }
         waits => {
             worker.workspace.release();
-            carry_out(&mut worker, waits, &mut node).await
+            let result = carry_out(&mut worker, waits, &mut node).await;
+            gated(&mut worker, result, &mut node).await
         }
     };
     drop(worker.scratch.take());
@@ -52,6 +54,7 @@ async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result
         let before = block(|| worker.workspace.look_near())?;
         worker.workspace.release();
         let result = carry_out(worker, work, end).await;
+        let result = gated(worker, result, end).await;
         worker.workspace.acquire();
         let after = block(|| worker.workspace.look_near())?;
         let trespass = before.compare(&after, "");
@@ -62,7 +65,32 @@ async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result
     let (own, kept) = worker.own_refs();
     let before = block(|| worker.workspace.look_before(&own, &kept))?;
     let result = carry_out(worker, work, end).await;
+    let result = gated(worker, result, end).await;
     worker.check_bounds(&before, result, end)
+}
+
+/// Runs the gate of a fan-in on the files of a node that has resolved its last conflict.
+async fn gated(worker: &mut Worker, result: Result<Outcome, Stopped>, end: &mut Collected) -> Result<Outcome, Stopped> {
+    let Some(gate) = worker.gate.clone() else { return result };
+    let outcome = result?;
+    if !outcome.status.is_success() {
+        return Ok(outcome);
+    }
+    let made = match end.effect.changes_mut() {
+        Some(changes) => {
+            block(|| changes.flush())?;
+            changes.commits()
+        }
+        None => Snapshot::new(),
+    };
+    let tips: Vec<(RepoName, CommitId)> = worker
+        .workspace
+        .copies()
+        .map(|copy| (copy.name.clone(), made.get(&copy.name).copied().unwrap_or(copy.at().tip)))
+        .collect();
+    join::place(worker, tips.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
+    let cancel = NodeCancel::new(&worker.cancel, worker.node.timeout);
+    Ok(command::gate(worker, &gate, &cancel, end).await?.unwrap_or(outcome))
 }
 
 async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {

@@ -8,10 +8,13 @@ use serde_json::Value;
 use super::collected::Collected;
 use super::worker::block;
 use super::{Effect, HumanEffect, Stopped, Worker};
+use crate::clock;
 use crate::engine::Engine;
 use crate::engine::human::{GateAnswer, GateReply, Question};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
+use crate::ids::RepoPath;
 use crate::process::Cancel;
+use crate::workspace::{Author, Changes};
 
 pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Collected) -> Result<Outcome, Stopped> {
     if question.choices.is_empty() {
@@ -56,7 +59,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     };
     // A gate that was given conflicts to resolve: the person has edited the files.
     let changes = match worker.resolves {
-        true => Some(block(|| worker.workspace.scan(None))?),
+        true => Some(edits(worker)?),
         false => None,
     };
     end.effect = Effect::Human(Box::new(HumanEffect { answer, changes }));
@@ -75,6 +78,16 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         context_updates,
         ..Outcome::success()
     })
+}
+
+/// Commits what a person has changed in the worktrees.
+fn edits(worker: &mut Worker) -> Result<Changes, Stopped> {
+    let message = |_: &[RepoPath], _: bool| format!("Resolve the conflicts at {}", worker.node.id);
+    let (facts, trailers, at) = (worker.facts("human", "local"), Vec::new(), clock::now());
+    let mut changes = block(|| worker.workspace.scan(None))?;
+    let author = Author { facts, trailers, at, message: &message };
+    block(|| worker.workspace.commit(&author, &mut changes))?;
+    Ok(changes)
 }
 
 /// The comment on an answer. The choice counts even without one.

@@ -111,7 +111,10 @@ pub(super) async fn join(
 }
 
 /// Brings the worktrees to commits.
-fn place<'a>(worker: &mut Worker, to: impl Iterator<Item = (&'a RepoName, CopyPosition)>) -> Result<(), Stopped> {
+pub(super) fn place<'a>(
+    worker: &mut Worker,
+    to: impl Iterator<Item = (&'a RepoName, CopyPosition)>,
+) -> Result<(), Stopped> {
     for (repo, at) in to {
         let session = worker.session.clone();
         if let Some(copy) = worker.workspace.copy_mut(repo) {

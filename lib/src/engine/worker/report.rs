@@ -115,6 +115,18 @@ pub(crate) enum Effect {
     Leftover(Box<TurnReport>),
 }
 
+impl Effect {
+    /// The changes it brings, which are not recorded yet.
+    pub fn changes_mut(&mut self) -> Option<&mut Changes> {
+        match self {
+            Self::None => None,
+            Self::Tool(tool) => Some(&mut tool.changes),
+            Self::Human(human) => human.changes.as_mut(),
+            Self::Leftover(report) => Some(&mut report.changes),
+        }
+    }
+}
+
 /// A command and its changes.
 #[derive(Debug)]
 pub(crate) struct ToolEffect {

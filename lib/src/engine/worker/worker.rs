@@ -44,6 +44,8 @@ pub struct Worker {
     pub visit: Visit,
     /// It has merge conflicts to resolve.
     pub resolves: bool,
+    /// The command that must succeed once it has.
+    pub gate: Option<String>,
     pub workspace: Workspace,
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,
@@ -79,6 +81,12 @@ impl Worker {
         if self.node.write != WritePolicy::Never {
             return Ok(outcome);
         }
+        self.undo_writes(warnings)?;
+        Ok(outcome)
+    }
+
+    /// Keeps and undoes what is in the worktrees and in no commit.
+    pub(super) fn undo_writes(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
         let node = self.node.id.clone();
         let listed =
             |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
@@ -102,7 +110,7 @@ impl Worker {
                 );
             }
         }
-        Ok(outcome)
+        Ok(())
     }
 
     pub(super) fn must_write(&self, outcome: Outcome, wrote: bool) -> Outcome {
