@@ -156,7 +156,7 @@ codes! {
     FileNotRead "file-not-read" "a file of the project cannot be read and is ignored"
     ShallowClone "shallow-clone" "the clone is shallow, and its older history is unknown"
     ReportUnreadable "report-unreadable" "a report cannot be read"
-    NotRemoved "not-removed" "a session is not removed, because something would be lost with it"
+    NotRemoved "not-removed" "a session or a worktree is not removed, because something would be lost with it"
     WorkLost "work-lost" "removing a session loses something"
 }
 

@@ -92,7 +92,7 @@ impl PruneReport<'_> {
 
     fn stays(&mut self, worktree: &OwnWorktree, why: &WorktreeStays) -> Result<(), Failure> {
         let what = describe_worktree(worktree);
-        self.exit = match why {
+        let exit = match why {
             // By the rules it stays; nothing is wrong.
             WorktreeStays::Used { .. } | WorktreeStays::Resumable { .. } | WorktreeStays::Changed => {
                 return self.line(&format!("{}: {what} stays: {why}", owner(worktree)));
@@ -104,6 +104,10 @@ impl PruneReport<'_> {
             WorktreeStays::Refused(_) | WorktreeStays::Replaced | WorktreeStays::NoCommit => Exit::WorkFailed,
         };
         warning!(NotRemoved, "{what} stays: {why}");
+        // What is wrong with the machine counts more than what would be lost.
+        if self.exit != Exit::Environment {
+            self.exit = exit;
+        }
         Ok(())
     }
 }

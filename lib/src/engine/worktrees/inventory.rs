@@ -108,21 +108,21 @@ pub(super) fn unused_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<V
     if listed.is_empty() {
         return Ok(Vec::new());
     }
-    let known = KnownNames::read(repo, places)?;
+    let known = OwnerIndex::read(repo, places)?;
     let mut found: Vec<OwnWorktree> = listed.into_iter().filter_map(|listed| known.own(listed)).collect();
     found.sort_by(|a, b| (a.created, &a.path).cmp(&(b.created, &b.path)));
     Ok(found)
 }
 
 /// What is read once for all worktrees.
-struct KnownNames {
+struct OwnerIndex {
     bases: Vec<PathBuf>,
     sessions: BTreeSet<SessionId>,
     /// Branches by the last part of their names.
     branches: BTreeMap<String, BranchName>,
 }
 
-impl KnownNames {
+impl OwnerIndex {
     fn read(repo: &Repo, places: &WorktreePlaces) -> Result<Self, Error> {
         // As they are written and as they are: a part of a path may be a link.
         let resolved = places.worktrees.iter().filter_map(|base| base.canonicalize().ok());
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     fn owner(path: &str) -> Option<(String, bool)> {
-        let known = KnownNames { bases: vec!["/base".into()], sessions: BTreeSet::new(), branches: BTreeMap::new() };
+        let known = OwnerIndex { bases: vec!["/base".into()], sessions: BTreeSet::new(), branches: BTreeMap::new() };
         let (owner, is_in_base) = known.owner(Path::new(path))?;
         let words = match owner {
             WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
