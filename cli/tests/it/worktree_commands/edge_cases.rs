@@ -79,16 +79,23 @@ fn unpublished_submodule_work_stays_and_is_named() {
 
 #[test]
 fn commits_on_no_branch_are_kept() {
-    let env = TestEnv::with_repo();
-    let (gone, worktree) = env.ended();
-    fs::write(worktree.join("own"), "committed\n").unwrap();
-    env.git_in(&worktree, &["add", "own"]);
-    env.git_in(&worktree, &["commit", "--quiet", "-m", "By hand"]);
-    env.forget(&gone);
-    let (_, pruned) = env.prune(&[], 0);
-    let kept = format!("refs/pleach/keep/{gone}-1");
-    assert_eq!(pruned["removed"][0]["kept"], json!({"ref": kept, "uncommitted": []}), "{pruned}");
-    assert_eq!(env.git(&["show", &format!("{kept}:own")]), "committed");
+    for is_missing in [false, true] {
+        let env = TestEnv::with_repo();
+        let (gone, worktree) = env.ended();
+        fs::write(worktree.join("own"), "committed\n").unwrap();
+        env.git_in(&worktree, &["add", "own"]);
+        env.git_in(&worktree, &["commit", "--quiet", "-m", "By hand"]);
+        env.forget(&gone);
+        if is_missing {
+            fs::remove_dir_all(&worktree).unwrap();
+        }
+        let (_, pruned) = env.prune(&[], 0);
+        let kept = format!("refs/pleach/keep/{gone}-1");
+        assert_eq!(pruned["removed"][0]["kept"], json!({"ref": kept, "uncommitted": []}), "{pruned}");
+        assert_eq!(env.git(&["show", &format!("{kept}:own")]), "committed");
+        let locks = fs::read_dir(env.repo_path().join(".git/pleach/lock")).unwrap().count();
+        assert_eq!((locks, linked(&env).len()), (0, 0), "nothing is left of it");
+    }
 }
 
 #[test]

@@ -136,7 +136,7 @@ pub fn prune_worktree(
         _ => git::worktree::remove(repo, &worktree.path)?,
     }
     remove_empty_directory(&worktree.path)?;
-    held.release(worktree.state)?;
+    held.release(is_forgotten(repo, &worktree.owner)?)?;
     Ok(work)
 }
 
@@ -155,14 +155,21 @@ impl HeldLocks {
     }
 
     /// Releases them. Nobody needs the files of a session that is gone.
-    fn release(self, state: WorktreeState) -> Result<(), LockError> {
+    fn release(self, is_forgotten: bool) -> Result<(), LockError> {
         match self {
-            Self::Session(locks) if state == WorktreeState::Orphaned => return locks.remove(),
+            Self::Session(locks) if is_forgotten => return locks.remove(),
             Self::Session(locks) => drop(locks),
             Self::Tasks(lock) => drop(lock),
         }
         Ok(())
     }
+}
+
+/// Whether the record of a worktree's session is gone.
+fn is_forgotten(repo: &Repo, owner: &WorktreeOwner) -> Result<bool, git::Error> {
+    let WorktreeOwner::Session { session, .. } = owner else { return Ok(false) };
+    let root = record::root_ref(session);
+    Ok(!repo.refs().names(&root)?.contains(&root))
 }
 
 /// The worktree as it is now that the locks are held: a session may have used it since it was found.
@@ -257,17 +264,25 @@ fn recorded_work(repo: &Repo, summary: &Summary, context: &ContextId) -> Result<
 
 /// What nothing but a worktree has: uncommitted files, and commits on no branch.
 fn only_there(repo: &Repo, worktree: &OwnWorktree, with: &ComparedWith) -> Result<Option<KeptWork>, WorktreeStays> {
-    if matches!(worktree.state, WorktreeState::HalfMade | WorktreeState::Missing) {
+    let commit = match worktree.state {
+        WorktreeState::HalfMade => return Ok(None),
+        // git does not collect what the HEAD of a worktree leads to, also where the files are gone.
+        WorktreeState::Missing => worktree.head.filter(|head| repo.commit(*head).is_ok()),
+        _ => Some(with.commit.ok_or(WorktreeStays::NoCommit)?),
+    };
+    let Some(commit) = commit else { return Ok(None) };
+    if worktree.state != WorktreeState::Missing {
+        let mut obstacles = Vec::new();
+        let kept = uncommitted(repo, Some(commit), &with.copied_in, &worktree.path, &mut obstacles)?;
+        if let Some(obstacle) = obstacles.into_iter().find(|found| matches!(found, Obstacle::Unsaved { .. })) {
+            return Err(RemoveError::Obstacle(obstacle).into());
+        }
+        if kept.is_some() {
+            return Ok(kept);
+        }
+    }
+    if with.is_recorded || is_on_a_ref(repo, commit)? {
         return Ok(None);
-    }
-    let commit = with.commit.ok_or(WorktreeStays::NoCommit)?;
-    let mut obstacles = Vec::new();
-    let kept = uncommitted(repo, Some(commit), &with.copied_in, &worktree.path, &mut obstacles)?;
-    if let Some(obstacle) = obstacles.into_iter().find(|found| matches!(found, Obstacle::Unsaved { .. })) {
-        return Err(RemoveError::Obstacle(obstacle).into());
-    }
-    if kept.is_some() || with.is_recorded || is_on_a_ref(repo, commit)? {
-        return Ok(kept);
     }
     let (writer, tree) = (repo.writer(), repo.tree_of(commit)?);
     Ok(Some(KeptWork { writer, tree, parents: vec![commit], unmerged: true, uncommitted: Vec::new() }))
