@@ -10,6 +10,7 @@ mod damaged;
 mod environment;
 mod failure_output;
 mod foreign_commits;
+mod jobs;
 mod landing;
 mod order;
 mod output;
