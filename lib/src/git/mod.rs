@@ -56,6 +56,7 @@ mod merge_check;
 mod object;
 mod objects;
 mod open;
+mod own_landings;
 pub mod pack;
 mod pack_index;
 mod program;

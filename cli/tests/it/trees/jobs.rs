@@ -137,3 +137,19 @@ fn budgets_hold_over_parallel_tasks() {
     let spent: u64 = garden.env.sessions().iter().map(tokens).sum();
     assert!((100..=100 + 3 * 15).contains(&spent), "one call each past the limit at most: {spent}");
 }
+
+#[test]
+fn what_lands_meanwhile_is_not_named() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.env.unbound();
+    // The second one works until the first has landed.
+    let waits = "until git show main:T001.txt; do sleep 0.05; done";
+    let work = format!("{}; [ $task = T001 ] || {waits}; echo $task > $task.txt", meets(2));
+    garden.agent(&work, APPROVES);
+    garden.gardener(&["--jobs", "2"]).expect(0);
+    assert_eq!(completed(&garden), set(&["T001", "T002"]));
+    for session in garden.env.sessions() {
+        let story = crate::sessions::Story::of(&garden.env, &garden.env.repo_path(), &session);
+        assert_eq!(story.warnings(), [], "{session}");
+    }
+}
