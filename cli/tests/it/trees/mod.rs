@@ -11,6 +11,7 @@ mod environment;
 mod failure_output;
 mod foreign_commits;
 mod jobs;
+mod jobs_crash;
 mod landing;
 mod order;
 mod output;
