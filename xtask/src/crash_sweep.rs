@@ -14,6 +14,11 @@ pub enum Sweep<'a> {
     Pipeline,
     /// A run of a pipeline with parallel branches.
     Parallel,
+    /// A run over a tree of tasks, several at once.
+    Jobs {
+        /// One in so many points is tried.
+        every: &'a str,
+    },
     /// A run over a tree of tasks.
     Tree {
         /// One in so many points is tried.
@@ -26,6 +31,7 @@ pub fn run(root: &Path, sweep: Sweep<'_>) -> Done {
     let (test, every) = match sweep {
         Sweep::Pipeline => ("crash::sweep", "1"),
         Sweep::Parallel => ("parallel::crash::sweep", "1"),
+        Sweep::Jobs { every } => ("trees::jobs_crash::sweep", every),
         Sweep::Tree { every } => ("tree_crash::sweep", every),
     };
     cargo::pass_through(root, &[&TEST[..], &[test]].concat(), &[("SWEEP_EVERY", every)])

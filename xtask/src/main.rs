@@ -18,6 +18,7 @@ const USAGE: &str = "\
 usage: cargo xtask docs [--check]        write docs/cli.md from the program's help, or check it
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
        cargo xtask crash-sweep parallel  the same with three agents at once
+       cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once
        cargo xtask crash-sweep tree [EVERY]   the same with a run over a tree of tasks; takes an hour, or less when
                                          only one in EVERY points is tried
        cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick]
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(&root()).map(|()| ExitCode::SUCCESS),
         ["crash-sweep"] => crash_sweep::run(&root(), Sweep::Pipeline),
         ["crash-sweep", "parallel"] => crash_sweep::run(&root(), Sweep::Parallel),
+        ["crash-sweep", "jobs", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
+            crash_sweep::run(&root(), Sweep::Jobs { every })
+        }
         ["crash-sweep", "tree"] => crash_sweep::run(&root(), Sweep::Tree { every: "1" }),
         ["crash-sweep", "tree", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
             crash_sweep::run(&root(), Sweep::Tree { every })

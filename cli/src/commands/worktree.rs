@@ -42,11 +42,12 @@ pub fn run(globals: &Globals, args: WorktreeArgs) -> Result<Exit, Failure> {
 /// The repository, and where its worktrees are.
 type Ground<'a> = (&'a Place, &'a WorktreePlaces);
 
-/// `SESSION/CONTEXT`, or `tasks on BRANCH`.
+/// `SESSION/CONTEXT`, or `tasks on BRANCH`, the second one of which is `tasks on BRANCH (2)`.
 fn owner(worktree: &OwnWorktree) -> String {
     match &worktree.owner {
         WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
-        WorktreeOwner::Tasks { target } => format!("tasks on {target}"),
+        WorktreeOwner::Tasks { target, slot: 1 } => format!("tasks on {target}"),
+        WorktreeOwner::Tasks { target, slot } => format!("tasks on {target} ({slot})"),
     }
 }
 
@@ -54,7 +55,7 @@ fn owner(worktree: &OwnWorktree) -> String {
 fn document(worktree: &OwnWorktree, place: &Place) -> Value {
     let (session, context, task) = match &worktree.owner {
         WorktreeOwner::Session { session, context } => (Some(session), Some(context), None),
-        WorktreeOwner::Tasks { target } => (None, None, Some(target)),
+        WorktreeOwner::Tasks { target, .. } => (None, None, Some(target)),
     };
     json!({
         "owner": owner(worktree), "session": session, "context": context, "task": task, "repo": place.name,

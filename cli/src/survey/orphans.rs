@@ -61,7 +61,7 @@ pub fn describe_worktree(worktree: &OwnWorktree) -> String {
     let path = worktree.path.display();
     let of = match &worktree.owner {
         WorktreeOwner::Session { session, .. } => format!("of session {session}"),
-        WorktreeOwner::Tasks { target } => format!("of the tasks on {target}"),
+        WorktreeOwner::Tasks { target, .. } => format!("of the tasks on {target}"),
     };
     match worktree.state {
         WorktreeState::Missing => format!("git's registration of the worktree {path}, which is gone"),

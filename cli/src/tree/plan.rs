@@ -56,8 +56,11 @@ pub struct TreeArgs {
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
     /// Which part of the tree gets its own branch.
-    #[arg(long, value_name = "none|phase")]
+    #[arg(long, value_name = "none|phase|task")]
     pub isolation: Option<String>,
+    /// Work so many tasks at once, each in a worktree of its own; more than one implies `--isolation task`.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<u32>,
     /// The pipeline for tasks, instead of the built-in one.
     #[arg(long, value_name = "FILE")]
     pub pipeline: Option<PathBuf>,
@@ -96,6 +99,7 @@ pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<S
         ("--report-dir", "tree.report_dir", text(&args.report_dir)),
         ("--log-dir", "tree.log_dir", text(&args.log_dir)),
         ("--isolation", "tree.isolation", args.isolation.clone()),
+        ("--jobs", "tree.jobs", args.jobs.map(|jobs| jobs.to_string())),
         ("--pipeline", "tree.pipeline", text(&args.pipeline)),
     ];
     let flags = given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value?)));
@@ -124,12 +128,7 @@ pub fn make(
     let config = &settings.resolved.config;
     check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
-    if tree.isolation == Isolation::Task {
-        return Err(Failure::new(Code::NotSupported, "`isolation: task` is not supported yet").hint(
-            "use none or \
-             phase",
-        ));
-    }
+    let (isolation, jobs) = jobs(args, settings)?;
     if tree.isolation == Isolation::Phase
         && let Some(cycle) = file.tree.phase_cycle()
     {
@@ -166,7 +165,7 @@ pub fn make(
         for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config)
     })?;
     Ok(TreePlan {
-        limits: ScheduleOptions { retry_failed: args.retry_failed, only, ..limits(config) },
+        limits: ScheduleOptions { retry_failed: args.retry_failed, only, isolation, ..limits(config) },
         commits: match config.commits {
             CommitGranularity::Steps => Commits::Steps,
             CommitGranularity::Turns => Commits::Turns,
@@ -185,6 +184,7 @@ pub fn make(
         config: config.recordable(),
         fresh: args.fresh,
         one: matches!(tasks, Tasks::One(_)),
+        jobs,
         branch_prefix: place.branch_prefix.clone(),
         repo_name: place.name.clone(),
         base_branch,
@@ -197,6 +197,26 @@ pub fn make(
         stamp: file.stamp,
         tree: file.tree,
     })
+}
+
+/// What gets its own branch, and how many tasks are worked at once. Several at once need branches of their own.
+fn jobs(args: &TreeArgs, settings: &Settings) -> Result<(Isolation, usize), Failure> {
+    let tree = &settings.resolved.config.tree;
+    let is_chosen = settings.resolved.provenance.contains_key("tree.isolation");
+    let several = args.jobs.is_some_and(|jobs| jobs > 1);
+    match tree.isolation {
+        Isolation::Task => Ok((Isolation::Task, tree.jobs.max(1) as usize)),
+        Isolation::None if several && !is_chosen => Ok((Isolation::Task, tree.jobs.max(1) as usize)),
+        other if several => {
+            let message = format!(
+                "--jobs {} works several tasks at once, which `isolation: {}` does not",
+                tree.jobs,
+                other.as_str()
+            );
+            Err(Failure::new(Code::CommandLine, message).hint("use --isolation task, or leave --jobs out"))
+        }
+        other => Ok((other, 1)),
+    }
 }
 
 /// The options for attempts, gates and branches.

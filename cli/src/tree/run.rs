@@ -70,7 +70,7 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     }
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
     show_git_progress(globals, &site.place.repo);
-    let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Tasks { target } if *target == plan.target);
+    let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Tasks { target, .. } if *target == plan.target);
     repair_worktrees(&site.place.repo, &site.settings, is_own);
     wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is approved. Only who has the target knows what all of it is.

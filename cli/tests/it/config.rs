@@ -84,6 +84,7 @@ fn settings_are_shown_with_their_place() {
     tree.log_dir                                   (not set)                                         default
     tree.commit_logs                               true                                              default
     tree.isolation                                 none                                              default
+    tree.jobs                                      4                                                 default
     tree.pipeline                                  (not set)                                         default
     tree.early_stop                                true                                              default
     tree.delete_branches                           true                                              default
@@ -283,7 +284,7 @@ fn errors_of_all_kinds_are_reported() {
     pleach.yaml:1:60: unknown key `tree.foo`
      1 | tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,
        |                                                            ^^^
-    Known here: test_command, test_timeout, runner_timeout, max_retries, base_branch, report_dir, log_dir, commit_logs, isolation, pipeline, early_stop, delete_branches, steps.
+    Known here: test_command, test_timeout, runner_timeout, max_retries, base_branch, report_dir, log_dir, commit_logs, isolation, jobs, pipeline, early_stop, delete_branches, steps.
     pleach.yaml:2:16: `a..b` is not a valid branch name: a name `git check-ref-format --branch` accepts
      2 |   base_branch: a..b}
        |                ^^^^

@@ -159,6 +159,31 @@ fn list_shows_the_worktree_of_tasks() {
 }
 
 #[test]
+fn worktrees_of_tasks_at_once_are_listed_and_pruned() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let gates = ["T001", "T002"].map(|task| Gate::new(&garden.env, task));
+    garden.configure("sandbox: {mode: off}\n");
+    let waits = gates.each_ref().map(Gate::command);
+    let both = format!("if [ $task = T001 ]; then {}; else {}; fi", waits[0], waits[1]);
+    garden.agent(&format!("{both}; {WRITES}"), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--jobs", "2"]);
+    let held = gates.each_ref().map(|gate| gate.reached(&mut run));
+    assert_eq!(garden.env.states(), ["used", "used"]);
+    let (_, used) = garden.env.prune(&["--force"], 0);
+    assert_eq!(paths(&used["removed"]).len(), 0, "{used}");
+    for (gate, held) in gates.iter().zip(held) {
+        gate.open(held);
+    }
+    run.end().expect(0);
+    let all = garden.env.listed();
+    let mut owners: Vec<&str> = all.iter().filter_map(|found| found["owner"].as_str()).collect();
+    owners.sort_unstable();
+    assert_eq!(owners, ["tasks on main", "tasks on main (2)"]);
+    let (_, pruned) = garden.env.prune(&[], 0);
+    assert_eq!((paths(&pruned["removed"]).len(), linked(&garden.env).len()), (2, 0), "{pruned}");
+}
+
+#[test]
 fn worktrees_of_the_user_are_not_listed_or_touched() {
     let env = TestEnv::with_repo();
     let (session, worktree) = env.ended();

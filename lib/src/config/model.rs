@@ -266,6 +266,8 @@ section! {
         commit_logs: bool = true,
         /// What gets its own branch: nothing, every phase, or every task.
         isolation: Isolation = Isolation::None,
+        /// How many tasks are worked at once with `isolation: task`.
+        jobs: u32 = 4,
         /// The pipeline for tasks, instead of the built-in one.
         pipeline: Option<PathBuf> = None,
         /// Whether a task ends early when two attempts in a row make no progress.

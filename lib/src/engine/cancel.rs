@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::Error;
 use super::locks::{Locks, lock_name};
 use super::resume::{RecordedSession, find, read};
-use super::task::SharedWorktree;
+use super::task::TaskSlot;
 use crate::clock;
 use crate::event::{Event, PipelineCancelled, Recorded};
 use crate::git::Repo;
@@ -82,7 +82,7 @@ pub(crate) fn abandon_session(
     repo: &Repo,
     redactor: &Redactor,
     id: &SessionId,
-    worktree: Option<&SharedWorktree>,
+    worktree: Option<&TaskSlot>,
 ) -> Result<(), Error> {
     let locks = match worktree {
         Some(worktree) => Locks::beside(repo, id, worktree.lock.clone())?,

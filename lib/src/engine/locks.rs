@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::task::SharedWorktree;
+use super::task::{FIRST_SLOT, TaskSlot};
 use crate::git::Repo;
 use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
@@ -84,7 +84,7 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
         Copy::OfSession(id) => {
             contexts_of(repo, id).unwrap_or_default().iter().map(|at| worktree_lock_name(id, at)).collect()
         }
-        Copy::OfTasks(target) => vec![SharedWorktree::lock_name(target)],
+        Copy::OfTasks(target) => slot_locks(repo, target),
     };
     let begun = Instant::now();
     let mut said = false;
@@ -96,6 +96,14 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
             begun.elapsed() < PATIENCE
         });
     }
+}
+
+/// The locks of the slots a target's tasks have used.
+fn slot_locks(repo: &Repo, target: &BranchName) -> Vec<String> {
+    let first = TaskSlot::lock_name(target, FIRST_SLOT);
+    let further = (FIRST_SLOT + 1..).map(|number| TaskSlot::lock_name(target, number));
+    let further = further.take_while(|name| Lock::exists(repo.common_dir(), name));
+    std::iter::once(first).chain(further).collect()
 }
 
 /// The contexts of a session. Its root exists even before the first record.

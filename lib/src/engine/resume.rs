@@ -6,8 +6,8 @@ use super::context::OpenedContext;
 use super::locks::Locks;
 use super::session_plan::SessionPlan;
 use super::start::{self, OnOpen};
-use super::task::TaskJob;
-use super::{Engine, Error, Session, fork, recorded_pipeline, recorded_state, session};
+use super::task::{FIRST_SLOT, TaskJob};
+use super::{Engine, Error, Session, fan_out, fork, recorded_pipeline, recorded_state, session};
 use crate::clock;
 use crate::engine::context::{recording, worktrees};
 use crate::event::Resumed;
@@ -94,7 +94,7 @@ pub async fn resume_session(
         if over.is_none() {
             at = starts_at(&found.state, id, from)?;
         }
-        let mut session = open_recorded(engine, repo, locks, found, None)?;
+        let mut session = open_recorded(engine, repo, locks, found, None, FIRST_SLOT)?;
         match over {
             Some(over) => session::bring_up(&mut session).and(Err(over)),
             None => Ok(session),
@@ -116,6 +116,8 @@ pub(super) async fn go_on(session: &mut Session) -> Result<Option<String>, Error
         }
         let went_on = worktrees::go_on(session.context_mut(&context)).await;
         kept.extend(start::pause_if_interrupted(session, went_on)?);
+        // A killed run may have had no time for that.
+        tokio::task::block_in_place(|| fan_out::clean_up(session.context_mut(&context)))?;
     }
     Ok((!kept.is_empty()).then(|| kept.join(" and ")))
 }
@@ -126,6 +128,7 @@ pub(super) fn open_recorded(
     locks: Locks,
     found: RecordedSession,
     job: Option<Arc<TaskJob>>,
+    slot: u32,
 ) -> Result<Session, Error> {
     let RecordedSession { history, pipeline, state } = found;
     let id = history.session.clone();
@@ -140,6 +143,7 @@ pub(super) fn open_recorded(
     let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
     let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
     let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job, registered.cancel.clone())?;
+    let plan = SessionPlan { slot, ..plan };
     let mut session = Session::new((engine, registered), repo, plan, session, opened);
     fork::open_forks(&mut session, worktrees)?;
     Ok(session)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::budget::Earlier;
+use super::budget::RunLedger;
 use super::context::{Context, OpenedContext};
 use super::executor::{Assignment, Executor, Running, WorkWatch};
 use super::supervisor::Registered;
@@ -40,8 +40,8 @@ pub struct Session {
     closed: BTreeMap<ContextId, Spent>,
     /// Held as long as this process may write to the session.
     pub(super) lock: Lock,
-    /// The spending of earlier sessions in the same run.
-    pub(super) earlier: Earlier,
+    /// The spending of the tree run it is part of.
+    pub(super) run_ledger: Option<RunLedger>,
     /// The limit that stopped it.
     pub(super) over: Option<Exceeded>,
 }
@@ -70,7 +70,7 @@ impl Session {
             away: BTreeMap::new(),
             closed: BTreeMap::new(),
             lock,
-            earlier: Earlier::default(),
+            run_ledger: None,
             over: None,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::engine::task::{TaskJob, shared_copy};
+use crate::engine::task::{FIRST_SLOT, TaskJob, slot_path};
 use crate::engine::{Engine, Error};
 use crate::event::PipelineStarted;
 use crate::git::{Repo, TreeId};
@@ -28,6 +28,8 @@ pub(crate) struct SessionPlan {
     pub start_node: NodeId,
     /// Its task, if it is part of a tree run.
     pub job: Option<Arc<TaskJob>>,
+    /// The slot in which its task is worked.
+    pub slot: u32,
     /// The repository that holds the record.
     pub record_repo: RepoName,
     /// The repositories it works in.
@@ -48,7 +50,8 @@ impl SessionPlan {
     ) -> Result<Self, Error> {
         let (start_node, record_repo) = (start_node(&pipeline)?, started.first_repo().clone());
         let repos = BTreeMap::from([(record_repo.clone(), repo)]);
-        Ok(Self { id, started, pipeline: Arc::new(pipeline), start_node, job, record_repo, repos, cancel })
+        let (pipeline, slot) = (Arc::new(pipeline), FIRST_SLOT);
+        Ok(Self { id, started, pipeline, start_node, job, slot, record_repo, repos, cancel })
     }
 
     /// The repository that holds the record.
@@ -59,9 +62,9 @@ impl SessionPlan {
     /// The path of a context's worktrees below the base of all worktrees.
     pub(in crate::engine) fn place(&self, context: &ContextId) -> PathBuf {
         match &self.started.task {
-            // The tasks of a target run one after another and share ignored files: caches, builds. A fork of one gets
-            // its own worktree.
-            Some(task) if *context == record::root() => shared_copy(&task.target),
+            // The tasks of a target share its slots, with ignored files: caches, builds. A fork of one gets its own
+            // worktree.
+            Some(task) if *context == record::root() => slot_path(&task.target, self.slot),
             _ => Path::new(self.id.as_str()).join(context.as_str()),
         }
     }

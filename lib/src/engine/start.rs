@@ -7,6 +7,7 @@ use super::context::OpenedContext;
 use super::locks::Locks;
 use super::session_plan::{SessionPlan, start_node};
 use super::start_request::{TREE_FILE, TaskStart};
+use super::task::FIRST_SLOT;
 use super::{Engine, Error, RemoveError, Session, StartRequest, pausing, remove, secret_check};
 use crate::clock;
 use crate::engine::context::worktrees;
@@ -131,6 +132,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         };
         let Locks { session, mut worktrees } = locks;
         let lock = worktrees.remove(&root).expect("the lock of the root's worktree was taken");
+        let slot = task.as_ref().map_or(FIRST_SLOT, |task| task.worktree.number);
         let (job, workspace) = task.map(|task| (task.job, task.worktree.workspace)).unzip();
         let opened = OpenedContext {
             id: root,
@@ -143,7 +145,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         };
         let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
         let cancel = registered.cancel.clone();
-        let plan = SessionPlan::new(id, started, request.pipeline, repo.clone(), job, cancel)?;
+        let plan = SessionPlan { slot, ..SessionPlan::new(id, started, request.pipeline, repo.clone(), job, cancel)? };
         return Ok(Session::new((engine, registered), repo, plan, session, opened));
     }
 }

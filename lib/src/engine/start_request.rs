@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::task::{SharedWorktree, TaskJob};
+use super::task::{TaskJob, TaskSlot};
 use crate::engine::Error;
 use crate::event::{AttemptStarted, PipelineStarted, Snapshot, TaskOf};
 use crate::git::{BlobId, Repo};
@@ -79,7 +79,7 @@ pub struct TaskStart {
     /// The first attempt.
     pub attempt: AttemptStarted,
     /// The worktree it uses.
-    pub worktree: SharedWorktree,
+    pub worktree: TaskSlot,
 }
 
 impl TaskStart {

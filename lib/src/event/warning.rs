@@ -131,6 +131,7 @@ codes! {
     TeardownFailed "teardown-failed" "cleaning up after tests failed"
     TestsAgain "tests-again" "the target moved while tests ran, and they run again"
     RebuiltGreen "rebuilt-green" "a task was rebuilt on a target that moved, and its tests pass there"
+    ConflictRetried "conflict-retried" "a finished task conflicts with what landed before it and is done again there"
     RebuiltRed "rebuilt-red" "a task was rebuilt on a target that moved, and its tests fail there"
     RebuiltRetested "rebuilt-retested" "a task was rebuilt on a target that moved, and its pipeline tests it again there"
     RebuiltUntested "rebuilt-untested" "a task was rebuilt on a target that moved, and only another attempt can test it there"

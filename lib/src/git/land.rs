@@ -179,7 +179,12 @@ pub fn fast_forward_within(
     crash::point(CrashKind::Landing, CrashSide::Before);
     loop {
         let is_last = begun.elapsed() >= patience;
-        match landing.attempt()? {
+        let mut obstacle = None;
+        repo.shared.own_landings.land(&landing.name, to, || {
+            obstacle = landing.attempt()?;
+            Ok::<_, LandError>(obstacle.is_none())
+        })?;
+        match obstacle {
             None => break,
             Some(obstacle) if is_last => {
                 return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });

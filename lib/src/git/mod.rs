@@ -28,7 +28,8 @@
 //!
 //! What of the user's is moved?
 //! - [`land`] moves a branch people may have checked out, as `crate::merge` decides: `checkouts` finds who has it,
-//!   `landing_conflicts` what is in the way, `interrupted_merge` what a failed git has left.
+//!   `landing_conflicts` what is in the way, `interrupted_merge` what a failed git has left; `own_landings` remembers what
+//!   this process has moved.
 //! - `skipped_hooks` tells which of the user's hooks do not run for pleach's commits.
 //!
 //! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
@@ -56,6 +57,7 @@ mod merge_check;
 mod object;
 mod objects;
 mod open;
+mod own_landings;
 pub mod pack;
 mod pack_index;
 mod program;

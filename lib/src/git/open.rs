@@ -12,6 +12,7 @@ use gix::odb::store::init::Slots;
 use super::connected_commits::ConnectedCommits;
 use super::durability::Durability;
 use super::error::{Error, LibraryContext as _, Unsupported};
+use super::own_landings::OwnLandings;
 use super::pack_index::PackIndexes;
 use super::program::Program;
 use super::promisor::Promisor;
@@ -65,6 +66,7 @@ pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
         unpacked: Unpacked::default(),
         packs: PackIndexes::default(),
         listening: Mutex::default(),
+        own_landings: OwnLandings::default(),
         is_trusted: OnceLock::new(),
         patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
     };

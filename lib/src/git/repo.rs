@@ -15,6 +15,7 @@ use super::history::CommitHistory;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::object::{Commit, EntryKind, TreeEntry};
 use super::objects::{self, find_tree};
+use super::own_landings::SeenLandings;
 use super::program::parse_version;
 use super::progress::{FileProgress, ProgressListener};
 use super::refs::Refs;
@@ -41,6 +42,11 @@ impl Repo {
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
+    }
+
+    /// Holds up landings of this process, to look at what they move.
+    pub(crate) fn own_landings(&self) -> SeenLandings<'_> {
+        self.shared.own_landings.look()
     }
 
     /// What `git --version` printed.

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use gix::bstr::BString;
 
 use super::connected_commits::ConnectedCommits;
+use super::own_landings::OwnLandings;
 use super::pack_index::PackIndexes;
 use super::program::Program;
 use super::progress::ProgressListener;
@@ -38,6 +39,8 @@ pub(super) struct RepoShared {
     pub promisor: Option<Promisor>,
     /// Who wants to know how far long work has come.
     pub listening: Mutex<Option<ProgressListener>>,
+    /// The branches this process has landed on.
+    pub own_landings: OwnLandings,
     /// git was seen to work in the directory worktrees are made from.
     pub is_trusted: OnceLock<()>,
     /// At most so long is waited for what is in the way of a landing, for tests. A repository has no say in it.

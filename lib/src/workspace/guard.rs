@@ -29,6 +29,8 @@ pub struct GuardWatch {
     checkout: Option<Worktree>,
     /// The checkout may have moved.
     moved: bool,
+    /// What this process had landed at the last look.
+    landed: BTreeMap<String, CommitId>,
 }
 
 /// The state of everything an agent must leave alone.
@@ -36,6 +38,8 @@ pub struct GuardWatch {
 pub struct Guard {
     control: BTreeMap<PathBuf, Vec<u8>>,
     refs: BTreeMap<String, CommitId>,
+    /// Those of them that are where this process has landed.
+    own: BTreeSet<String>,
     checkout: BTreeMap<RepoPath, String>,
     /// Unexpected entries of the copy's git directory that were removed or restored since the last look.
     odd: Vec<String>,
@@ -54,14 +58,21 @@ impl GuardWatch {
     /// Opens what is to be watched.
     pub fn new(repo: &Repo) -> Result<Self, Error> {
         let checkout = repo.workdir().map(|dir| git::worktree::open(repo, dir)).transpose()?;
-        Ok(Self { repo: repo.clone(), checkout, moved: false })
+        Ok(Self { repo: repo.clone(), checkout, moved: false, landed: repo.own_landings().all().clone() })
     }
 
     /// Looks at everything now. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
     /// but for what is kept of this session, below `kept`: they move by compare-and-swap, which notices for itself, and
     /// there are more of them with every task.
     pub fn look(&mut self, copy: &Worktree, own: &str, kept: &str) -> Result<Guard, Error> {
-        let common = self.repo.common_dir();
+        // What lands meanwhile is the doing of no agent.
+        let repo = self.repo.clone();
+        let landings = repo.own_landings();
+        if *landings.all() != self.landed {
+            self.landed.clone_from(landings.all());
+            self.moved = true;
+        }
+        let common = repo.common_dir();
         let Guard { mut control, odd, .. } = self.look_near(copy)?;
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
@@ -69,7 +80,8 @@ impl GuardWatch {
         read_dir(&common.join("hooks"), &mut control)?;
         let mut refs = self.repo.refs().list_except(&[OWN, own])?;
         refs.extend(self.repo.refs().list(kept)?);
-        Ok(Guard { control, refs, checkout: self.changes()?, odd })
+        let own = refs.iter().filter(|(name, at)| landings.has(name, **at)).map(|(name, _)| name.clone()).collect();
+        Ok(Guard { control, refs, own, checkout: self.changes()?, odd })
     }
 
     /// Looks only at what also a bound agent can write in its own copy.
@@ -83,7 +95,7 @@ impl GuardWatch {
             read_own(copy.root(), ".git", &mut control);
         }
         let odd = copy.take_cleared();
-        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new(), odd })
+        Ok(Guard { control, refs: BTreeMap::new(), own: BTreeSet::new(), checkout: BTreeMap::new(), odd })
     }
 
     /// From the next look on, the user's checkout is compared with where it stands then: what has landed there is no
@@ -138,7 +150,8 @@ impl Guard {
     pub fn compare(&self, after: &Self, kept: &str) -> Violations {
         let control = changed(&self.control, &after.control).map(|path| path.display().to_string());
         let control = control.chain(after.odd.iter().cloned()).collect();
-        let refs = changed(&self.refs, &after.refs).filter(|name| !name.starts_with(kept));
+        let is_own = |name: &String| name.starts_with(kept) || after.own.contains(name);
+        let refs = changed(&self.refs, &after.refs).filter(|name| !is_own(name));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
         Violations { control, foreign: files.chain(refs).collect() }

@@ -17,7 +17,7 @@ pub const KEEP: &str = "refs/pleach/keep/";
 pub enum KeepOwner<'a> {
     /// That of a session.
     Session(&'a SessionId),
-    /// That in the worktree shared by the tasks of a branch.
+    /// That in the worktrees shared by the tasks of a branch.
     Tasks(&'a BranchName),
 }
 

@@ -108,6 +108,11 @@ impl Lock {
         File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
+    /// Whether there is a lock of this name, held or not.
+    pub(crate) fn exists(common_dir: &Path, name: &str) -> bool {
+        lock_path(common_dir, name).exists()
+    }
+
     /// The holder as it describes itself; none if the lock is free.
     pub fn holder(common_dir: &Path, name: &str) -> Option<LockHolder> {
         if !Self::is_held(common_dir, name) {

@@ -103,6 +103,7 @@ fn plan(world: &World) -> TreePlan {
         fresh: false,
         delete_branches: false,
         one: false,
+        jobs: 1,
     }
 }
 

@@ -10,6 +10,8 @@ mod damaged;
 mod environment;
 mod failure_output;
 mod foreign_commits;
+mod jobs;
+mod jobs_crash;
 mod landing;
 mod order;
 mod output;

@@ -3,6 +3,7 @@
 mod budget;
 mod ledger;
 mod planning;
+mod run_ledger;
 pub(super) mod spending;
 mod uncounted;
 mod unmetered;
@@ -17,5 +18,5 @@ pub use unpriced::Unpriced;
 pub use verdict::BudgetVerdict;
 
 pub(super) use ledger::{Ledgers, spent_in};
+pub(super) use run_ledger::RunLedger;
 pub(super) use unpriced::unpriced_in;
-pub(super) use verdict::Earlier;

@@ -32,11 +32,19 @@ pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<All
         let budget = &session.engine.budget;
         day += tokio::task::block_in_place(|| budget.spent_on(&session.repo, day_of(now), Some(session.id())))?;
     }
+    let task = session.plan.started.task.as_ref();
+    let others = match (&session.run_ledger, task) {
+        (Some(ledger), Some(task)) => {
+            ledger.set(session.id(), &task.id, own);
+            ledger.others(session.id(), &task.id)
+        }
+        _ => Default::default(),
+    };
     let account = Account {
         node: session.spent_by(|spent| spent.on(&node.id)),
         session: own,
-        run: session.earlier.run + own,
-        task: if session.plan.started.task.is_some() { session.earlier.task + own } else { Amount::default() },
+        run: others.run + own,
+        task: if task.is_some() { others.task + own } else { Amount::default() },
         day,
     };
     Ok(Allowance { limits, account })

@@ -2,17 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Amount;
-
-/// The spending of earlier sessions in the same tree run.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::engine) struct Earlier {
-    /// By all of them.
-    pub run: Amount,
-    /// By those on the same task.
-    pub task: Amount,
-}
-
 /// The loop's answer to a worker after a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

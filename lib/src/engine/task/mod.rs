@@ -7,12 +7,12 @@ mod job;
 pub(super) mod prompts;
 mod report;
 mod session;
-mod shared_worktree;
 pub(super) mod step;
+mod task_slot;
 
 pub use job::TaskJob;
 pub use report::{Retest, Retested, StepReport, TaskReport};
 pub use session::TaskSession;
-pub use shared_worktree::SharedWorktree;
-pub(super) use shared_worktree::shared_copy;
 pub(super) use step::{code_of, in_the_record};
+pub use task_slot::TaskSlot;
+pub(super) use task_slot::{FIRST_SLOT, TaskSlots, slot_path};

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::job::TaskJob;
 use super::report::{Retest, Retested, StepReport, TaskReport};
-use super::shared_worktree::SharedWorktree;
+use super::task_slot::TaskSlot;
 use crate::budget::Allowance;
 use crate::clock;
 use crate::engine::budget::BudgetVerdict;
@@ -74,7 +74,7 @@ impl TaskSession {
         repo: Repo,
         id: &SessionId,
         job: Arc<TaskJob>,
-        worktree: SharedWorktree,
+        worktree: TaskSlot,
     ) -> Result<(Self, Option<String>), Error> {
         let mut session = tokio::task::block_in_place(|| {
             let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
@@ -87,7 +87,7 @@ impl TaskSession {
             started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
             found.pipeline = recorded_pipeline(started)?;
             started.goal.clone_from(&found.pipeline.goal);
-            resume::open_recorded(engine, repo, locks, found, Some(job))
+            resume::open_recorded(engine, repo, locks, found, Some(job), worktree.number)
         })?;
         session.root_mut().workspace = worktree.workspace;
         let kept = match session.state().phase {
@@ -102,15 +102,10 @@ impl TaskSession {
     }
 
     /// Records that the steps of a session left by an earlier run have landed on the target.
-    pub fn close_landed(
-        engine: Arc<Engine>,
-        repo: Repo,
-        id: &SessionId,
-        worktree: &SharedWorktree,
-    ) -> Result<(), Error> {
+    pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, worktree: &TaskSlot) -> Result<(), Error> {
         let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
         let found = read(&repo, id)?;
-        let mut session = Self { session: resume::open_recorded(engine, repo, locks, found, None)? };
+        let mut session = Self { session: resume::open_recorded(engine, repo, locks, found, None, worktree.number)? };
         let landed = session.root().task_work().landing.clone().into_iter().map(|landing| Landed {
             repo: landing.repo,
             target: landing.target,
@@ -121,9 +116,10 @@ impl TaskSession {
     }
 
     /// Returns the worktree.
-    pub fn leave(self) -> SharedWorktree {
+    pub fn leave(self) -> TaskSlot {
+        let number = self.session.plan.slot;
         let (_, root) = self.session.into_root();
-        SharedWorktree { lock: root.lock, workspace: root.workspace }
+        TaskSlot { number, lock: root.lock, workspace: root.workspace }
     }
 
     /// Starts the next attempt.
@@ -166,6 +162,16 @@ impl TaskSession {
     /// Moves the task's branch to its rebuilt steps, with the test that failed there.
     pub fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
         self.at_root(|context| step::turn_red(context, built, report))
+    }
+
+    /// The same for steps that were rebuilt without their code, which goes from the worktree.
+    pub fn turn_away(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
+        self.at_root(|context| {
+            recording::flush(context)?;
+            let (id, branch) = (context.plan.id.clone(), context.task_copy().branch.clone());
+            workspace::hand_over(context.task_copy_mut(), id, branch, CopyPosition::all(built))?;
+            step::turn_red(context, built, report)
+        })
     }
 
     /// The id of the current code, without logs and reports.

@@ -127,7 +127,7 @@ pub(super) fn begin(
         branch: beginning.branch,
         base: beginning.base,
         attempt: first,
-        worktree: run.state.worktree.take().expect("the working copy is back when no task is worked"),
+        worktree: run.state.slots.take()?,
     };
     let session = Box::pin(TaskSession::start(run.engine.clone(), request, start));
     Ok(OpeningSession { session, resumed: false })

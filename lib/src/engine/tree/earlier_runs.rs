@@ -80,7 +80,7 @@ fn is_since(run: &TreeRun, step: &StepCommit, history: &History) -> Result<bool,
 fn is_unfinished(run: &TreeRun, history: &History, task: &TaskOf) -> Result<bool, Error> {
     let Ok(state) = state_of(history) else { return Ok(false) };
     let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-    if let Some(worktree) = &run.state.worktree
+    if let Some(worktree) = run.state.slots.free()
         && merge::has_landed(&work.landing, |landing| run.is_on_target(&task.id, landing.to))?
     {
         TaskSession::close_landed(run.engine.clone(), run.repo.clone(), &history.session, worktree)?;

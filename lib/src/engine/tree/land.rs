@@ -9,6 +9,7 @@ use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::testing::{self, without_tests};
 use super::{Error, delete_branches, keep, refusal_reasons, spending, start, steps};
+use crate::config::Isolation;
 use crate::engine::budget::spending::task_is_out_of_budget;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, Retested, StepReport, TaskSession};
@@ -21,7 +22,7 @@ use crate::merge::{
     MoveAsk, Proof, RefusalReason, TargetState, VerifyAsk,
 };
 use crate::progress::{StepCommit, TaskStatus};
-use crate::step::{StepKind, report};
+use crate::step::{StepKind, report, text};
 use crate::workspace::branch_ref;
 
 /// The result of a landing.
@@ -186,6 +187,11 @@ fn tried(
         LandingEnd::Rewound(begun) => LandOutcome::Rebuilt(begun),
         LandingEnd::Outdated => LandOutcome::Moved,
         LandingEnd::Stopped => LandOutcome::Paused,
+        LandingEnd::Refused(merge::LandingRefusal { why: RefusalReason::Conflict(why), .. })
+            if run.plan.limits.isolation == Isolation::Task && has_attempts_left(run, session) =>
+        {
+            return turn_away(run, session, &why);
+        }
         LandingEnd::Refused(refused) => LandOutcome::Refused(work_waits(run, &task, refused)?),
     })
 }
@@ -297,6 +303,31 @@ fn turn_red(
     Ok(LandOutcome::Red(on))
 }
 
+fn has_attempts_left(run: &TreeRun, session: &TaskSession) -> bool {
+    session.attempt_number() < run.plan.limits.max_retries
+}
+
+/// Starts a task again at the target's tip, because its code conflicts with what is there: its steps without the code, and
+/// the conflict as the result of its tests.
+fn turn_away(run: &TreeRun, session: &mut TaskSession, why: &str) -> Result<LandOutcome, Error> {
+    let (task, step) = (session.task().id.clone(), session.task_tip());
+    let tip = run.landing_tip(&task)?;
+    let base = base_for(run, session, tip)?;
+    let steps: Vec<CommitId> = steps::steps(run, step, base)?.into_iter().map(|found| found.commit).collect();
+    let mut writer = run.repo.writer();
+    let built = landing::without_code(&run.repo, &mut writer, &steps, tip, &steps::logs_of(run, base, step)?)?;
+    writer.flush()?;
+    let text = format!("{task} conflicts with what has landed meanwhile and starts again there: {why}");
+    run.engine.warn(WarningCode::ConflictRetried.with(text));
+    let told = format!(
+        "Other work landed first, and this attempt's changes conflict with it: {why}. They were undone; do the task on the files as they are now."
+    );
+    let red = StepReport { said: told.clone(), body: text::own(&told), ..StepReport::default() };
+    keep::keep(run, &task, step)?;
+    session.turn_away(built.last().copied().unwrap_or(tip), red)?;
+    Ok(LandOutcome::Red(tip))
+}
+
 /// Rebuilds the steps before a complete task's tests and reviews on `tip`. `None` if no step comes before them, code is
 /// written after them, or earlier results decide which of them run: then only another attempt can redo it.
 fn before_tests(run: &mut TreeRun, session: &TaskSession, tip: CommitId) -> Result<Option<CommitId>, Error> {
@@ -339,7 +370,7 @@ pub(super) fn go_back(run: &mut TreeRun, session: TaskSession, begun: CommitId) 
     let (id, task, tip) = (session.id().clone(), session.task().id.clone(), session.task_tip());
     keep::keep(run, &task, tip)?;
     spending::take_back(run, session);
-    cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
+    cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.slots.free())?;
     // If the run is killed before this, the next run handles the waiting work again.
     let moved = run.repo.refs().swap(&branch_ref(&run.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
     moved.map_err(crate::git::Error::from)?;

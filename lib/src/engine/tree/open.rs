@@ -12,7 +12,7 @@ use super::unfinished::bring_branches;
 use super::{Error, approvals, earlier_runs};
 use crate::engine::Engine;
 use crate::engine::start_request::refuse_clash;
-use crate::engine::task::SharedWorktree;
+use crate::engine::task::{TaskSlot, TaskSlots};
 use crate::git::Repo;
 use crate::ids::BranchName;
 use crate::workspace::{Lock, branch_key, phase_branches, task_branches};
@@ -28,12 +28,12 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
     bring_branches(&repo, &plan.target)?;
     let mut reader = ProgressReader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-    let worktree = SharedWorktree::take(&repo, &plan.target).map_err(Error::from)?;
+    let slots = TaskSlots::open(&repo, &plan.target).map_err(Error::from)?;
     let seen = target_tip(&repo, &plan.target)?;
     let progress = plan.progress(&mut reader)?;
     let state = RunState {
         reader,
-        worktree: Some(worktree),
+        slots,
         gated: BTreeMap::new(),
         chosen: plan.limits.only.clone(),
         done: BTreeMap::new(),
@@ -64,6 +64,9 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     Ok((run, brought))
 }
 
+/// More slots than anybody uses: names are short enough for so many.
+const MOST_SLOTS: u32 = 999;
+
 /// The name of the lock a run holds on its target.
 pub fn target_lock(target: &BranchName) -> String {
     format!("target-{}", branch_key(target))
@@ -72,7 +75,7 @@ pub fn target_lock(target: &BranchName) -> String {
 /// Refuses a target whose name is too long for file names.
 pub fn check_target(target: &BranchName) -> Result<(), Error> {
     // The longest of the names, and the limit of nearly all file systems.
-    match SharedWorktree::lock_name(target).len() > 255 {
+    match TaskSlot::lock_name(target, MOST_SLOTS).len() > 255 {
         true => Err(Error::LongName(target.clone())),
         false => Ok(()),
     }

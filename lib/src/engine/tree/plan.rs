@@ -78,6 +78,8 @@ pub struct TreePlan {
     pub delete_branches: bool,
     /// Stop after one task.
     pub one: bool,
+    /// How many tasks are worked at once.
+    pub jobs: usize,
 }
 
 impl TaskPipeline {

@@ -1,7 +1,7 @@
 //! The loop of a tree run: starts actions and handles their results. Long work runs in the background, each in its own
 //! session; only the loop decides, records and moves what they share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -23,15 +23,16 @@ use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
 use crate::step::AttemptNumber;
 
-/// Number of tasks worked at once, which is the number of worktrees for them.
-const SLOTS: usize = 1;
-
 pub(super) struct TreePump<'a> {
     run: &'a mut TreeRun,
     /// Tasks in progress.
     active: BTreeMap<TaskId, Active>,
     /// Their background work.
     jobs: JoinSet<(TaskId, Back)>,
+    /// The task that lands. Others wait: what lands is tested on exactly what is there.
+    landing: Option<TaskId>,
+    /// Tasks that are decided and wait until they may land.
+    to_land: VecDeque<(TaskId, Box<TaskSession>)>,
     /// How the run ends, once nothing is in progress.
     ended: Option<Result<TreeEnded, Error>>,
 }
@@ -70,7 +71,8 @@ enum Back {
 
 impl<'a> TreePump<'a> {
     pub(super) fn new(run: &'a mut TreeRun) -> Self {
-        Self { run, active: BTreeMap::new(), jobs: JoinSet::new(), ended: None }
+        let (active, jobs, to_land) = (BTreeMap::new(), JoinSet::new(), VecDeque::new());
+        Self { run, active, jobs, landing: None, to_land, ended: None }
     }
 
     /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
@@ -105,7 +107,7 @@ impl<'a> TreePump<'a> {
             }
             start::look_around(self.run)?;
             let running: BTreeSet<TaskId> = self.active.keys().cloned().collect();
-            let slots = if self.run.plan.one { 1 } else { SLOTS };
+            let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
             let starts = self.run.schedule.starts(&running, slots);
             if starts.is_empty() {
                 return Ok(());
@@ -204,7 +206,7 @@ impl<'a> TreePump<'a> {
         let job = testing::job(run, gate);
         // Interrupted tests say nothing about the current code.
         if let Some(cut_off) = run.state.unfinished.remove(gate) {
-            cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.worktree.as_ref())?;
+            cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.slots.free())?;
         }
         let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
         let opening =
@@ -231,6 +233,17 @@ impl<'a> TreePump<'a> {
     fn come_back(&mut self, task: &TaskId, back: Back) {
         let done = tokio::task::block_in_place(|| self.go_on(task, back));
         self.or_end(task, done);
+        self.land_next();
+    }
+
+    /// Lands what waits for that, once nothing else does.
+    fn land_next(&mut self) {
+        while self.landing.is_none()
+            && let Some((task, session)) = self.to_land.pop_front()
+        {
+            let done = tokio::task::block_in_place(|| self.land(&task, *session));
+            self.or_end(&task, done);
+        }
     }
 
     fn go_on(&mut self, task: &TaskId, back: Back) -> Result<(), Error> {
@@ -297,6 +310,11 @@ impl<'a> TreePump<'a> {
     }
 
     fn land(&mut self, task: &TaskId, session: TaskSession) -> Result<(), Error> {
+        if self.landing.is_some() {
+            self.to_land.push_back((task.clone(), Box::new(session)));
+            return Ok(());
+        }
+        self.landing = Some(task.clone());
         let step = land::land(self.run, session)?;
         self.follow_landing(task, step)
     }
@@ -312,10 +330,13 @@ impl<'a> TreePump<'a> {
                 });
                 Ok(())
             }
-            LandingStep::End(session, tried) => match self.active_at(task).purpose {
-                Purpose::Tests => self.tests_landed(task, *session, tried),
-                Purpose::Work | Purpose::GiveUp(..) => self.task_landed(task, *session, tried),
-            },
+            LandingStep::End(session, tried) => {
+                self.landing = None;
+                match self.active_at(task).purpose {
+                    Purpose::Tests => self.tests_landed(task, *session, tried),
+                    Purpose::Work | Purpose::GiveUp(..) => self.task_landed(task, *session, tried),
+                }
+            }
         }
     }
 
@@ -358,7 +379,7 @@ impl<'a> TreePump<'a> {
             run.engine.warn(WarningCode::TestsAgain.with(again));
             let id = session.id().clone();
             spending::take_back(run, session);
-            cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
+            cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.slots.free())?;
             let because = self.active.remove(gate).and_then(|active| active.because);
             return match stopped {
                 Some(stopped) => {
@@ -406,6 +427,7 @@ impl<'a> TreePump<'a> {
     fn or_end(&mut self, task: &TaskId, done: Result<(), Error>) {
         if let Err(error) = done {
             self.active.remove(task);
+            self.landing.take_if(|landing| landing == task);
             let is_task = self.run.plan.tree.is_leaf(task);
             self.end(Err(if is_task { error.at(task, &self.run.repo) } else { error }));
         }

@@ -72,11 +72,11 @@ pub(super) fn resume_unfinished(
     }
     run.state.unfinished.remove(task);
     if let Err(aside) = resumable {
-        cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.worktree.as_ref())?;
+        cancel::abandon_session(&run.repo, &run.engine.redactor, &id, run.state.slots.free())?;
         warn_session_abandoned(run, task, &history, &state, aside)?;
         return Ok(None);
     }
-    let worktree = run.state.worktree.take().expect("the working copy is back when no task is worked");
+    let worktree = run.state.slots.take()?;
     let (engine, repo, job) = (run.engine.clone(), run.repo.clone(), job.clone());
     let session = Box::pin(async move { TaskSession::resume(engine, repo, &id, job, worktree).await });
     Ok(Some(OpeningSession { session, resumed: true }))

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Error;
 use super::plan::TreePlan;
-use super::run_state::{RunState, Spending};
+use super::run_state::RunState;
 use super::stamp::Stamp;
+use crate::engine::budget::RunLedger;
 use crate::engine::{Engine, Subscription};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
@@ -34,7 +35,7 @@ pub struct TreeRun {
     /// The tree's file, once it is written for the records.
     pub(super) document: Option<BlobId>,
     /// The spending of the run's sessions, once it is needed.
-    pub(super) spending: Option<Spending>,
+    pub(super) spending: Option<RunLedger>,
 }
 
 impl TreeRun {

@@ -6,8 +6,7 @@ use super::pending_trust::Approved;
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
 use super::unfinished::Unfinished;
-use crate::budget::Amount;
-use crate::engine::task::SharedWorktree;
+use crate::engine::task::TaskSlots;
 use crate::git::TreeId;
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::progress::Progress;
@@ -18,8 +17,8 @@ use crate::workspace::Lock;
 #[derive(Debug)]
 pub(super) struct RunState {
     pub(super) reader: ProgressReader,
-    /// The worktree, while no task uses it.
-    pub(super) worktree: Option<SharedWorktree>,
+    /// The worktrees of tasks.
+    pub(super) slots: TaskSlots,
     /// The files on which the tests of each phase last passed in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
     /// The only task to work on: the requested one, or the first one done if any one was requested.
@@ -53,6 +52,3 @@ pub(super) struct Completed {
     /// The tip of the branch it landed on.
     pub(super) landed: CommitId,
 }
-
-/// The spending of each session, and its task.
-pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;

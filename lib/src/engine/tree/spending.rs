@@ -2,46 +2,35 @@
 
 use super::Error;
 use super::run::TreeRun;
-use super::run_state::Spending;
-use crate::engine::budget::{Earlier, Uncounted, spent_in};
+use crate::engine::budget::{RunLedger, Uncounted, spent_in};
 use crate::engine::task::TaskSession;
 use crate::record::{History, root_ref};
 
-/// Passes the spending of the run's other sessions to a session.
+/// Has a session count the spending of the run's other sessions.
 pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result<(), Error> {
     let spends = run.engine.agent_nodes(session.pipeline()).next().is_some();
     if !spends || !run.engine.budget.counts_runs() {
         return Ok(());
     }
-    let spending = match run.spending.take() {
-        Some(spending) => spending,
+    let ledger = match &run.spending {
+        Some(ledger) => ledger.clone(),
         None => tokio::task::block_in_place(|| read_spending(run))?,
     };
-    let (own, task) = (session.id(), &session.task().id);
-    let others = spending.iter().filter(|(id, _)| *id != own).map(|(_, spent)| spent);
-    let mut earlier = Earlier::default();
-    for (of, amount) in others {
-        earlier.run += *amount;
-        if of == task {
-            earlier.task += *amount;
-        }
-    }
-    session.earlier = earlier;
-    run.spending = Some(spending);
+    session.run_ledger = Some(ledger.clone());
+    run.spending = Some(ledger);
     Ok(())
 }
 
 /// Takes the worktree back from a session, and stores its spending.
 pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
-    if let Some(spending) = &mut run.spending {
-        let spent = (session.task().id.clone(), session.spent());
-        spending.insert(session.id().clone(), spent);
+    if let Some(ledger) = &run.spending {
+        ledger.set(session.id(), &session.task().id, session.spent());
     }
-    run.state.worktree = Some(session.leave());
+    run.state.slots.put_back(session.leave());
 }
 
-fn read_spending(run: &TreeRun) -> Result<Spending, Error> {
-    let mut spending = Spending::new();
+fn read_spending(run: &TreeRun) -> Result<RunLedger, Error> {
+    let ledger = RunLedger::default();
     for id in History::sessions(&run.repo)? {
         let read = || match History::task_summary(&run.repo, &id)? {
             Some(_) => History::newest(&run.repo, &id).map(Some),
@@ -52,10 +41,10 @@ fn read_spending(run: &TreeRun) -> Result<Spending, Error> {
         let Some(task) = &history.started.task else { continue };
         let is_of_tree = task.target == run.plan.target && task.tree == run.plan.path;
         if is_of_tree && was_begun_in_run(run, &history)? {
-            spending.insert(id, (task.id.clone(), spent_in(&history).total));
+            ledger.set(&id, &task.id, spent_in(&history).total);
         }
     }
-    Ok(spending)
+    Ok(ledger)
 }
 
 /// Whether a session was started in the run that counts. Within the second of the run's start, only the commits can

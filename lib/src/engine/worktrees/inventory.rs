@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use crate::engine::Error;
 use crate::engine::locks::{lock_name, worktree_lock_name};
-use crate::engine::task::SharedWorktree;
+use crate::engine::task::{FIRST_SLOT, TaskSlot, slot_path};
+use crate::engine::tree::target_lock;
 use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId};
 use crate::record::History;
@@ -39,10 +40,12 @@ pub enum WorktreeOwner {
         /// Its context: `main`, or that of a parallel branch.
         context: ContextId,
     },
-    /// The tasks of a branch, which share one worktree.
+    /// The tasks of a branch, which share a few worktrees.
     Tasks {
         /// The branch they land on.
         target: BranchName,
+        /// The number of the worktree, from 1.
+        slot: u32,
     },
 }
 
@@ -164,7 +167,7 @@ impl OwnerIndex {
     }
 
     /// Whom a worktree at this path belongs to, and whether it lies where worktrees are created:
-    /// `{base}/{session}/{context}` or `{base}/tasks/{target}/main`.
+    /// `{base}/{session}/{context}` or `{base}/tasks/{target}/{slot}`.
     fn owner(&self, path: &Path) -> Option<(WorktreeOwner, bool)> {
         let above = path.parent()?;
         let (name, group) = (path.file_name()?.to_str()?, above.file_name()?.to_str()?);
@@ -175,8 +178,11 @@ impl OwnerIndex {
         };
         let of_tasks = || {
             let tasks = above.parent().filter(|tasks| tasks.ends_with(OF_TASKS))?;
-            let target = branch_of_key(group).filter(|_| name == ContextId::main().as_str())?;
-            Some((WorktreeOwner::Tasks { target }, self.bases.iter().any(|base| tasks.parent() == Some(base))))
+            let target = branch_of_key(group)?;
+            let slot = name.parse().unwrap_or(FIRST_SLOT);
+            let place = tasks.parent()?.join(slot_path(&target, slot));
+            let owner = Some(WorktreeOwner::Tasks { target, slot }).filter(|_| place == path)?;
+            Some((owner, self.bases.iter().any(|base| tasks.parent() == Some(base))))
         };
         // A branch can be named like a session, so the one counts that lies where it should.
         match (of_session(), of_tasks()) {
@@ -187,7 +193,7 @@ impl OwnerIndex {
 
     fn branch(&self, owner: &WorktreeOwner) -> Option<BranchName> {
         match owner {
-            WorktreeOwner::Tasks { target } => Some(target.clone()),
+            WorktreeOwner::Tasks { target, .. } => Some(target.clone()),
             WorktreeOwner::Session { session, context } if *context == ContextId::main() => {
                 self.branches.get(session.as_str()).cloned()
             }
@@ -208,7 +214,10 @@ fn is_used(repo: &Repo, owner: &WorktreeOwner) -> bool {
         WorktreeOwner::Session { session, context } => {
             is_held(&lock_name(session)) || is_held(&worktree_lock_name(session, context))
         }
-        WorktreeOwner::Tasks { target } => is_held(&SharedWorktree::lock_name(target)),
+        // A run over a tree takes further slots when it needs them.
+        WorktreeOwner::Tasks { target, slot } => {
+            is_held(&target_lock(target)) || is_held(&TaskSlot::lock_name(target, *slot))
+        }
     }
 }
 
@@ -221,7 +230,7 @@ mod tests {
         let (owner, is_in_base) = known.owner(Path::new(path))?;
         let words = match owner {
             WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
-            WorktreeOwner::Tasks { target } => target.to_string(),
+            WorktreeOwner::Tasks { target, slot } => format!("{target} {slot}"),
         };
         Some((words, is_in_base))
     }
@@ -232,9 +241,10 @@ mod tests {
         assert_eq!(owner("/base/abcdefgh/main"), found("abcdefgh/main", true));
         assert_eq!(owner("/base/abcdefgh/api-2"), found("abcdefgh/api-2", true));
         assert_eq!(owner("/elsewhere/abcdefgh/main"), found("abcdefgh/main", false));
-        assert_eq!(owner("/base/tasks/feature%2Fx/main"), found("feature/x", true));
-        assert_eq!(owner("/base/tasks/abcdefgh/main"), found("abcdefgh", true), "a branch named like a session");
-        for path in ["/base/x/main", "/base/tasks/main/other", "/base/other/main/main", "/main"] {
+        assert_eq!(owner("/base/tasks/feature%2Fx/main"), found("feature/x 1", true));
+        assert_eq!(owner("/base/tasks/main/3"), found("main 3", true));
+        assert_eq!(owner("/base/tasks/abcdefgh/main"), found("abcdefgh 1", true), "a branch named like a session");
+        for path in ["/base/x/main", "/base/tasks/main/other", "/base/tasks/main/1", "/base/other/main/main", "/main"] {
             assert_eq!(owner(path), None, "{path}");
         }
     }

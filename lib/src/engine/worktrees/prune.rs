@@ -9,7 +9,8 @@ use crate::engine::remove::{
     KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
 };
 use crate::engine::session_plan::RUN_DIR;
-use crate::engine::task::SharedWorktree;
+use crate::engine::task::TaskSlot;
+use crate::engine::tree::target_lock;
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
@@ -143,14 +144,19 @@ pub fn prune_worktree(
 /// The locks that keep everybody else away.
 enum HeldLocks {
     Session(Locks),
-    Tasks(Lock),
+    /// That of a run over a tree, and that of the worktree.
+    Tasks([Lock; 2]),
 }
 
 impl HeldLocks {
     fn take(repo: &Repo, owner: &WorktreeOwner) -> Result<Self, Error> {
         Ok(match owner {
             WorktreeOwner::Session { session, .. } => Self::Session(Locks::take(repo, session)?),
-            WorktreeOwner::Tasks { target } => Self::Tasks(SharedWorktree::take(repo, target)?.lock),
+            WorktreeOwner::Tasks { target, slot } => {
+                let what = format!("the worktrees of the tasks on `{target}`");
+                let run = Lock::take(repo.common_dir(), &target_lock(target), &what)?;
+                Self::Tasks([run, TaskSlot::take(repo, target, *slot)?.lock])
+            }
         })
     }
 
@@ -159,7 +165,7 @@ impl HeldLocks {
         match self {
             Self::Session(locks) if is_forgotten => return locks.remove(),
             Self::Session(locks) => drop(locks),
-            Self::Tasks(lock) => drop(lock),
+            Self::Tasks(locks) => drop(locks),
         }
         Ok(())
     }
@@ -215,7 +221,7 @@ fn decide(
             Ok(ComparedWith { commit, copied_in: copied_in(&summary), is_recorded: true })
         }
         (owner, _) => {
-            if let (WorktreeOwner::Tasks { target }, WorktreeState::Idle) = (owner, worktree.state) {
+            if let (WorktreeOwner::Tasks { target, .. }, WorktreeState::Idle) = (owner, worktree.state) {
                 refuse_open_task(repo, target)?;
             }
             // The files of a worktree without a HEAD are compared with those of the checkout.
@@ -236,7 +242,7 @@ fn refuse_open(summary: &Summary) -> Result<(), WorktreeStays> {
     }
 }
 
-/// The tasks of a branch share a worktree: it is needed as long as one of them can be resumed.
+/// The tasks of a branch share its worktrees: they are needed as long as one of them can be resumed.
 fn refuse_open_task(repo: &Repo, target: &BranchName) -> Result<(), WorktreeStays> {
     let (open, _) = View::open(repo)?;
     let of_target = |summary: &Summary| summary.started.task.as_ref().is_some_and(|task| task.target == *target);
@@ -297,7 +303,7 @@ fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, git::Error> {
 fn keep_owner(owner: &WorktreeOwner) -> KeepOwner<'_> {
     match owner {
         WorktreeOwner::Session { session, .. } => KeepOwner::Session(session),
-        WorktreeOwner::Tasks { target } => KeepOwner::Tasks(target),
+        WorktreeOwner::Tasks { target, .. } => KeepOwner::Tasks(target),
     }
 }
 

@@ -1,0 +1,84 @@
+//! The worktrees of a target's tasks. A task works in a slot; the next one re-uses it, with the files git ignores: caches,
+//! builds. Slots never move, because moved paths void such caches.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::engine::Error;
+use crate::git::Repo;
+use crate::ids::BranchName;
+use crate::workspace::{Lock, Workspace, branch_key};
+
+/// The number of the slot every target has.
+pub(in crate::engine) const FIRST_SLOT: u32 = 1;
+
+/// A worktree in which tasks of a target are worked, one after another.
+#[derive(Debug)]
+pub struct TaskSlot {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Held as long as anything runs in it.
+    pub lock: Lock,
+    /// The worktrees, once they are open.
+    pub workspace: Option<Workspace>,
+}
+
+impl TaskSlot {
+    /// The name of the lock on a slot. Branches have no colon in their names, so no two targets share one.
+    pub fn lock_name(target: &BranchName, number: u32) -> String {
+        let key = branch_key(target);
+        if number == FIRST_SLOT { format!("worktree-tasks-{key}") } else { format!("worktree-tasks-{key}:{number}") }
+    }
+
+    /// Takes a slot of a target's tasks, or reports its holder.
+    pub fn take(repo: &Repo, target: &BranchName, number: u32) -> Result<Self, Error> {
+        let name = Self::lock_name(target, number);
+        let what = format!("the worktree of the tasks on `{target}`");
+        Ok(Self { number, lock: Lock::take(repo.common_dir(), &name, &what)?, workspace: None })
+    }
+}
+
+/// The slots of a run over a tree.
+#[derive(Debug)]
+pub(in crate::engine) struct TaskSlots {
+    repo: Repo,
+    target: BranchName,
+    free: BTreeMap<u32, TaskSlot>,
+    /// The highest number in use.
+    last: u32,
+}
+
+impl TaskSlots {
+    /// The first slot of a target; others are taken when they are needed.
+    pub(in crate::engine) fn open(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
+        let first = TaskSlot::take(repo, target, FIRST_SLOT)?;
+        let free = BTreeMap::from([(FIRST_SLOT, first)]);
+        Ok(Self { repo: repo.clone(), target: target.clone(), free, last: FIRST_SLOT })
+    }
+
+    /// Takes a free slot, the one with the lowest number, or another one.
+    pub(in crate::engine) fn take(&mut self) -> Result<TaskSlot, Error> {
+        if let Some((_, slot)) = self.free.pop_first() {
+            return Ok(slot);
+        }
+        let slot = TaskSlot::take(&self.repo, &self.target, self.last + 1)?;
+        self.last = slot.number;
+        Ok(slot)
+    }
+
+    /// Takes a slot back.
+    pub(in crate::engine) fn put_back(&mut self, slot: TaskSlot) {
+        self.free.insert(slot.number, slot);
+    }
+
+    /// A free slot, if there is one.
+    pub(in crate::engine) fn free(&self) -> Option<&TaskSlot> {
+        self.free.values().next()
+    }
+}
+
+/// The path of a slot of a target's tasks, below the base of all worktrees.
+pub(in crate::engine) fn slot_path(target: &BranchName, number: u32) -> PathBuf {
+    let name = if number == FIRST_SLOT { "main".to_owned() } else { number.to_string() };
+    Path::new("tasks").join(branch_key(target)).join(name)
+}
