@@ -8,7 +8,7 @@ use std::process::Child;
 use serde_json::Value;
 
 use crate::sessions::{Gate, graph, tool};
-use crate::support::{Checkout, TestEnv};
+use crate::support::{Checkout, Random, TestEnv};
 use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
 const PIPELINE: &str = r#"
@@ -304,7 +304,7 @@ fn survive_kills(kills: usize) {
             [sid] => spawn(&env, &["-y", "resume", sid]),
             many => panic!("more than one session: {many:?}"),
         };
-        kill_after_records(&env, &mut child, random.below(8));
+        kill_after_records(&env, &mut child, usize::try_from(random.below(8)).expect("below eight"));
         env.assert_no_process_left();
     }
     go_on(&env);
@@ -335,18 +335,6 @@ fn kill_after_records(env: &TestEnv, child: &mut Child, records: usize) {
         }
     }
     child.wait().expect("a child");
-}
-
-/// A fixed sequence of numbers, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % bound as u64).expect("below a usize")
-    }
 }
 
 /// Dies at every point of the run, one after another, and twenty times anywhere. Run by `cargo xtask crash-sweep`.

@@ -16,7 +16,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::sessions::Gate;
-use crate::support::TestEnv;
+use crate::support::{Random, TestEnv};
 
 /// Works on a task or reviews it. What it does depends on nothing but what it is asked.
 const AGENT: &str = r#"#!/bin/sh
@@ -450,18 +450,6 @@ fn what_fails_where_it_is_to_land_never_lands() {
     }
     env.pleach(ONE).expect(0);
     ends_as(&env, &expected, "all of them");
-}
-
-/// A fixed sequence of numbers, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 /// The tasks in an order their dependencies allow, each with the code its run ends with. The last of a phase brings the

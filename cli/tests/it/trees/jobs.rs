@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::garden::{APPROVES, Garden, Tree};
+use crate::support::Random;
 
 /// Waits until so many tasks are at work.
 fn meets(count: usize) -> String {
@@ -151,18 +152,6 @@ fn what_lands_meanwhile_is_not_named() {
     for session in garden.env.sessions() {
         let story = crate::sessions::Story::of(&garden.env, &garden.env.repo_path(), &session);
         assert_eq!(story.warnings(), [], "{session}");
-    }
-}
-
-/// A fixed sequence of numbers, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }
 
