@@ -86,7 +86,7 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
 fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnPage, Failure> {
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
-        let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
+        let message = format!("session {session} has no turn {id}; it has {}", view.summary.turns);
         return Err(Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {session}` lists them")));
     };
     let commit = match turn.commit_in(view.summary.started.first_repo()) {
