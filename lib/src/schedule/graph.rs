@@ -57,10 +57,10 @@ pub(crate) struct Schedule {
     pub(super) merges: BTreeSet<usize>,
     /// Leaves that had failed when the run started and were not worked since.
     failed_before: BTreeSet<usize>,
-    /// The first leaf that failed in this run.
-    pub(super) failed: Option<usize>,
-    /// The first gate that was red in this run.
-    pub(super) red: Option<usize>,
+    /// The leaves that failed in this run, in that order.
+    pub(super) failed: Vec<usize>,
+    /// The gates that were red in this run, in that order.
+    pub(super) red: Vec<usize>,
 }
 
 impl Schedule {
@@ -102,7 +102,7 @@ impl Schedule {
     pub fn renew(&mut self, progress: &Progress) {
         let anew = Self::new(&self.tree, progress, self.limits.clone());
         let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
-        let (failed, red) = (self.failed, self.red);
+        let (failed, red) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.red));
         *self = Self { failed_before, failed, red, ..anew };
     }
 
@@ -199,8 +199,8 @@ impl Schedule {
             due: BTreeSet::new(),
             merges: BTreeSet::new(),
             failed_before: BTreeSet::new(),
-            failed: None,
-            red: None,
+            failed: Vec::new(),
+            red: Vec::new(),
         };
         schedule.count_all_as_missing();
         for node in 0..schedule.items.len() {
@@ -216,7 +216,7 @@ impl Schedule {
             }
         }
         // What was red before this run is tried again.
-        schedule.red = None;
+        schedule.red.clear();
         schedule.connect();
         schedule
     }
@@ -299,7 +299,7 @@ impl Schedule {
             if !failed {
                 self.failed_before.remove(&leaf);
             } else if matches!(standing, LeafState::Failed { .. }) && !self.failed_before.contains(&leaf) {
-                self.failed.get_or_insert(leaf);
+                add(&mut self.failed, leaf);
             }
             self.set_at(leaf, standing);
         }
@@ -328,7 +328,7 @@ impl Schedule {
     fn set_gate_at(&mut self, gate: usize, state: GateState) {
         let Some(before) = self.items[gate].gate.replace(state) else { return };
         if state.red && state.runs > before.runs {
-            self.red.get_or_insert(gate);
+            add(&mut self.red, gate);
         }
         self.due.remove(&(!before.red, gate));
         let change = i64::from(before.green) - i64::from(state.green);
@@ -437,6 +437,12 @@ impl Schedule {
         if let Some((key, due)) = gate {
             keep(&mut self.due, key, due);
         }
+    }
+}
+
+fn add(list: &mut Vec<usize>, node: usize) {
+    if !list.contains(&node) {
+        list.push(node);
     }
 }
 

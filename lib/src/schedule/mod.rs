@@ -39,11 +39,20 @@ pub struct ScheduleOptions {
     pub early_stop: bool,
     /// Work this task and no other.
     pub only: Option<TaskId>,
+    /// What does not depend on a task that failed, or on tests that did, is still worked.
+    pub keep_going: bool,
 }
 
 impl Default for ScheduleOptions {
     fn default() -> Self {
-        Self { max_retries: 5, isolation: Isolation::None, retry_failed: false, early_stop: true, only: None }
+        Self {
+            max_retries: 5,
+            isolation: Isolation::None,
+            retry_failed: false,
+            early_stop: true,
+            only: None,
+            keep_going: false,
+        }
     }
 }
 

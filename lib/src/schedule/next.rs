@@ -25,11 +25,12 @@ impl Schedule {
     /// What ends or stops the run, whatever else could be done.
     pub(super) fn stops(&self) -> Option<NextAction> {
         let id = |node: usize| self.items[node].id.clone();
-        if let Some(leaf) = self.failed {
-            return Some(NextAction::Failed(id(leaf)));
-        }
-        if let Some(gate) = self.red {
-            return Some(NextAction::GateRed(id(gate)));
+        if !self.limits.keep_going {
+            let failed = self.failed.first().map(|leaf| NextAction::Failed(id(*leaf)));
+            let red = || self.red.first().map(|gate| NextAction::GateRed(id(*gate)));
+            if let Some(stop) = failed.or_else(red) {
+                return Some(stop);
+            }
         }
         let goes_on =
             |taken: &&OtherTreeWork| taken.stands != OtherTreeState::Left && self.needs(&taken.branch, &taken.id);
@@ -45,7 +46,9 @@ impl Schedule {
     pub(super) fn may_start(&self) -> impl Iterator<Item = NextAction> {
         let id = |node: usize| self.items[node].id.clone();
         let lands = self.lands().map(NextAction::Land);
-        let gates = self.due.iter().map(move |(_, gate)| NextAction::Gate(id(*gate)));
+        // What was red in this run is red again: nothing below it is worked any more.
+        let due = self.due.iter().filter(|(_, gate)| !self.red.contains(gate));
+        let gates = due.map(move |(_, gate)| NextAction::Gate(id(*gate)));
         let merges = self.merges.iter().map(move |phase| NextAction::MergePhase(id(*phase)));
         let works = self.ready.iter().map(|position| self.work(self.order[*position]));
         lands.chain(gates.chain(merges).chain(works).filter(|_| self.stray.is_none()))
@@ -147,7 +150,10 @@ impl Schedule {
         match self.order.iter().find(has_failed) {
             _ if !stuck.is_empty() => NextAction::Stalled(stuck),
             Some(leaf) => NextAction::Failed(self.items[*leaf].id.clone()),
-            None => NextAction::Done,
+            None => match self.red.first() {
+                Some(gate) => NextAction::GateRed(self.items[*gate].id.clone()),
+                None => NextAction::Done,
+            },
         }
     }
 

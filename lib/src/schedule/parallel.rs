@@ -37,7 +37,21 @@ impl Schedule {
             return Vec::new();
         }
         let mut beside = ParallelWork::of(self, running);
-        self.may_start().filter(|next| beside.takes(next)).take(free).collect()
+        let (mut starts, mut overlapping) = (Vec::new(), Vec::new());
+        for next in self.may_start() {
+            if starts.len() == free {
+                break;
+            }
+            // Two that change the same files may end in a conflict: other tasks are better used for what is free.
+            if beside.overlaps(&next) {
+                overlapping.push(next);
+            } else if beside.takes(&next) {
+                starts.push(next);
+            }
+        }
+        let free = free - starts.len();
+        starts.extend(overlapping.into_iter().filter(|next| beside.takes(next)).take(free));
+        starts
     }
 }
 
@@ -71,6 +85,16 @@ impl<'s> ParallelWork<'s> {
             }
         }
         beside
+    }
+
+    /// Whether it works a task that is expected to change files another one does that runs.
+    fn overlaps(&self, next: &NextAction) -> bool {
+        let tree = &self.schedule.tree;
+        let NextAction::Work { task, .. } = next else { return false };
+        let touches = tree.touches(task);
+        let tasks = self.nodes.iter().map(|node| &self.schedule.items[*node]).filter(|item| item.is_leaf);
+        let mut others = tasks.filter(|item| item.id != *task).flat_map(|item| tree.touches(&item.id));
+        !touches.is_empty() && others.any(|other| touches.iter().any(|own| own.overlaps(other)))
     }
 
     /// Whether something may start beside what runs, which it then does too.

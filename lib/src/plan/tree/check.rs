@@ -338,6 +338,7 @@ fn tree(
         source_line: node.source_line,
         test_commands: node.test_commands,
         pipeline: node.pipeline,
+        touches: node.touches,
         unknown: node.unknown,
     });
     TaskTree {

@@ -68,6 +68,9 @@ fn changes(old: &TaskNode, new: &TaskNode, lines: &mut Vec<String>) {
         let shown = |file: &Option<String>| file.as_deref().unwrap_or("the built-in one").to_owned();
         lines.push(format!("{id}: the pipeline changed: {} → {}", shown(&old.pipeline), shown(&new.pipeline)));
     }
+    if old.touches != new.touches {
+        lines.push(format!("{id}: what it touches changed"));
+    }
     if old.unknown.fields != new.unknown.fields {
         lines.push(format!("{id}: fields of its own changed"));
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::json::{ListItem, member};
-use super::{TestCommand, UnknownFields};
+use super::{PathPattern, TestCommand, UnknownFields};
 
 /// A tree that is still to be checked.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +33,7 @@ pub(in crate::plan) struct DraftNode {
     pub source_line: Option<u64>,
     pub test_commands: Vec<TestCommand>,
     pub pipeline: Option<String>,
+    pub touches: Vec<PathPattern>,
     pub unknown: UnknownFields,
 }
 

@@ -90,6 +90,11 @@ impl<'e> ObjectFields<'e> {
         self.errors.push(TreeError { path: member(&self.path, key), message: message.into() });
     }
 
+    /// As [`ObjectFields::error`], about an item of a list.
+    pub fn error_at(&mut self, key: &str, at: usize, message: String) {
+        self.errors.push(TreeError { path: format!("{}[{at}]", member(&self.path, key)), message });
+    }
+
     fn wrong(&mut self, key: &str, expected: &str, found: &Json) {
         self.error(key, format!("must be {expected}, not {}", found.kind()));
     }
@@ -166,11 +171,7 @@ impl<'e> ObjectFields<'e> {
         for (at, item) in self.list(key)?.into_iter().enumerate() {
             match item {
                 Json::Scalar(Value::String(text)) => texts.push(ListItem { at, id: text }),
-                other => {
-                    let path = format!("{}[{at}]", member(&self.path, key));
-                    let message = format!("must be a string, not {}", other.kind());
-                    self.errors.push(TreeError { path, message });
-                }
+                other => self.error_at(key, at, format!("must be a string, not {}", other.kind())),
             }
         }
         Some(texts)

@@ -9,6 +9,7 @@ mod draft;
 mod graph;
 mod hierarchy;
 mod json;
+mod path_pattern;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::ids::TaskId;
 pub(in crate::plan) use check::check;
 pub(in crate::plan) use draft::{Draft, DraftError, DraftNode, ParentField};
 pub(in crate::plan) use json::{Json, ListItem, ObjectFields};
+pub use path_pattern::PathPattern;
 pub(in crate::plan) use read::{node_fields, tree_errors};
 
 /// A checked task tree.
@@ -66,6 +68,8 @@ pub struct TaskNode {
     pub test_commands: Vec<TestCommand>,
     /// The pipeline file that takes the place of the built-in one.
     pub pipeline: Option<String>,
+    /// The files it is expected to change, as far as it says.
+    pub touches: Vec<PathPattern>,
     unknown: UnknownFields,
 }
 
@@ -243,6 +247,19 @@ impl TaskTree {
     pub fn with_idle_pipelines(&self) -> Vec<&TaskId> {
         let is_idle = |node: &&TaskNode| !node.is_leaf() && node.pipeline.is_some();
         self.nodes.iter().filter(is_idle).map(|node| &node.id).collect()
+    }
+
+    /// The files a task is expected to change: by its own words, or by those of the nearest node it is part of that
+    /// says so.
+    pub fn touches(&self, task: &TaskId) -> &[PathPattern] {
+        let mut at = self.node(task);
+        while let Some(node) = at {
+            if !node.touches.is_empty() {
+                return &node.touches;
+            }
+            at = node.parent.as_ref().and_then(|parent| self.node(parent));
+        }
+        &[]
     }
 
     /// A cycle between phases, each waiting for the next and the last for the first. Tasks may still have an order

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::json::member;
 use super::{
-    Draft, DraftError, DraftNode, Json, ObjectFields, ParentField, TaskTree, TestCommand, TestKind, TreeError, check,
+    Draft, DraftError, DraftNode, Json, ObjectFields, ParentField, PathPattern, TaskTree, TestCommand, TestKind,
+    TreeError, check,
 };
 
 /// The longest a test command may be given: past a year a number is a slip.
@@ -106,6 +107,12 @@ pub(in crate::plan) fn node_fields(mut fields: ObjectFields<'_>) -> DraftNode {
     fields.take("is_leaf");
     if node.pipeline.as_ref().is_some_and(|file| file.trim().is_empty()) {
         fields.error("pipeline", "is empty: name a file, or leave it out");
+    }
+    for item in fields.texts("touches").unwrap_or_default() {
+        match PathPattern::read(&item.id) {
+            Ok(pattern) => node.touches.push(pattern),
+            Err(wrong) => fields.error_at("touches", item.at, wrong),
+        }
     }
     for (at, test) in fields.list("test_commands").unwrap_or_default().into_iter().enumerate() {
         if let Some((test, unknown)) = test_command(&mut fields, at, test) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{TaskNode, TaskTree, TestCommand};
+use super::{PathPattern, TaskNode, TaskTree, TestCommand};
 use crate::ids::TaskId;
 
 /// The fields that mean something here: of a tree, of a node, of a test command.
@@ -21,6 +21,7 @@ const OF_NODE: &[&str] = &[
     "is_leaf",
     "test_commands",
     "pipeline",
+    "touches",
 ];
 const OF_TEST: &[&str] = &["type", "command", "framework", "timeout"];
 
@@ -68,6 +69,9 @@ fn node(node: &TaskNode) -> Value {
     fields.insert("test_commands".into(), tests.map(|(test, unknown)| command(test, unknown)).collect());
     if let Some(file) = &node.pipeline {
         fields.insert("pipeline".into(), file.as_str().into());
+    }
+    if !node.touches.is_empty() {
+        fields.insert("touches".into(), node.touches.iter().map(PathPattern::as_str).collect());
     }
     keep(&mut fields, &node.unknown.fields, OF_NODE);
     Value::Object(fields)

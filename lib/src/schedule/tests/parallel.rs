@@ -197,3 +197,72 @@ proptest! {
         }
     }
 }
+
+/// A tree without phases, of tasks and the files they touch.
+fn touching(tasks: &[(&str, &[&str])]) -> Arc<TaskTree> {
+    let node = |(id, touches): &(&str, &[&str])| ((*id).to_owned(), json!({"id": id, "name": id, "touches": touches}));
+    let nodes: serde_json::Map<String, Value> = tasks.iter().map(node).collect();
+    Arc::new(TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap())
+}
+
+#[test]
+fn overlapping_tasks_start_together_only_without_others() {
+    let tree = touching(&[("A", &["src/"]), ("B", &["src/b.rs"]), ("C", &["docs/**"]), ("D", &[])]);
+    let schedule = World::default().schedule(&tree);
+    assert_eq!(starts(&schedule, &[], 1), ["work A"]);
+    assert_eq!(starts(&schedule, &[], 2), ["work A", "work C"]);
+    assert_eq!(starts(&schedule, &["B"], 2), ["work C"]);
+    assert_eq!(starts(&schedule, &["A", "C"], 3), ["work D"]);
+    assert_eq!(starts(&schedule, &["A", "C", "D"], 4), ["work B"], "nothing else could use the slot");
+    assert_eq!(starts(&schedule, &[], 9), ["work A", "work C", "work D", "work B"]);
+}
+
+#[test]
+fn what_a_phase_touches_is_touched_by_its_tasks() {
+    let nodes = json!({
+        "p": {"id": "p", "name": "p", "children": ["A", "B"], "touches": ["src"]},
+        "A": {"id": "A", "name": "A"},
+        "B": {"id": "B", "name": "B", "touches": ["docs"]},
+        "C": {"id": "C", "name": "C", "touches": ["src/c.rs"]},
+        "D": {"id": "D", "name": "D"},
+    });
+    let tree = Arc::new(TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap());
+    let schedule = World::default().schedule(&tree);
+    assert_eq!(starts(&schedule, &["A"], 2), ["work B"]);
+    assert_eq!(starts(&schedule, &["A", "B"], 3), ["work D"]);
+}
+
+#[test]
+fn a_run_that_keeps_going_works_what_does_not_depend() {
+    let tree = tree(&["A - -", "B - A", "p - - gate", "C p -", "D - p", "E - -"], None);
+    let mut world = World::default();
+    let limits = ScheduleOptions { keep_going: true, ..ScheduleOptions::default() };
+    let mut schedule = Schedule::new(&tree, &world.progress(), limits);
+    world.fail(&tree, "A", 5);
+    schedule.update(&world.progress(), &id("A"));
+    assert_eq!(starts(&schedule, &[], 4), ["work C", "work E"]);
+    assert_eq!(starts(&schedule, &["C"], 4), ["work E"]);
+    world.complete(&tree, "C");
+    schedule.update(&world.progress(), &id("C"));
+    assert_eq!(starts(&schedule, &[], 1), ["gate p"]);
+    world.gate(&tree, &id("p"), false);
+    schedule.update(&world.progress(), &id("p"));
+    assert_eq!(starts(&schedule, &[], 4), ["work E"], "what was red in this run is not tried again");
+    world.complete(&tree, "E");
+    schedule.update(&world.progress(), &id("E"));
+    let [NextAction::Stalled(blocked)] = &schedule.starts(&BTreeSet::new(), 4)[..] else { panic!("nothing is left") };
+    let waits: Vec<_> = blocked.iter().map(|blocked| blocked.task.as_str()).collect();
+    assert_eq!(waits, ["B", "D"]);
+}
+
+#[test]
+fn a_red_gate_ends_a_run_that_keeps_going() {
+    let tree = tree(&["p - - gate", "A p -"], None);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    let limits = ScheduleOptions { keep_going: true, ..ScheduleOptions::default() };
+    let mut schedule = Schedule::new(&tree, &world.progress(), limits);
+    world.gate(&tree, &id("p"), false);
+    schedule.update(&world.progress(), &id("p"));
+    assert_eq!(schedule.starts(&BTreeSet::new(), 4), [NextAction::GateRed(id("p"))]);
+}
