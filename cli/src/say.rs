@@ -139,6 +139,11 @@ pub fn live(make: impl FnOnce(ProgressDrawTarget) -> ProgressBar) -> Option<Prog
     Some(bar)
 }
 
+/// How wide a live line may be.
+pub fn width() -> usize {
+    terminal::width()
+}
+
 /// Says on the live line what continues.
 pub fn show(words: String) {
     let mut foot = foot();

@@ -1,7 +1,9 @@
-//! The live line at the foot of a terminal: what is worked on, since when, and what it has cost.
+//! The live lines at the foot of a terminal: what is worked on, since when, and what it has cost. One line, or where
+//! several work at once one more for each of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -12,6 +14,9 @@ use crate::say;
 
 /// How often it moves.
 const TICK: Duration = Duration::from_millis(120);
+
+/// How many of those at work have a line of their own.
+const LINES: usize = 8;
 
 /// What somebody works on.
 #[derive(Debug, Default, Clone)]
@@ -35,8 +40,8 @@ impl Doing {
 /// The current activity.
 #[derive(Debug, Default, Clone)]
 pub struct Now {
-    /// What each of those at work does, by the name of the task or the branch.
-    doing: BTreeMap<String, Doing>,
+    /// What each of those at work does and since when, by the name of the task or the branch.
+    doing: BTreeMap<String, (Doing, Option<Instant>)>,
     /// The spending so far.
     pub spent: Amount,
 }
@@ -44,12 +49,12 @@ pub struct Now {
 impl Now {
     /// Somebody starts something.
     pub fn start(&mut self, who: &str, doing: Doing) {
-        self.doing.insert(who.to_owned(), doing);
+        self.doing.insert(who.to_owned(), (doing, Some(Instant::now())));
     }
 
     /// What somebody does changes.
     pub fn update(&mut self, who: &str, change: impl FnOnce(&mut Doing)) {
-        if let Some(doing) = self.doing.get_mut(who) {
+        if let Some((doing, _)) = self.doing.get_mut(who) {
             change(doing);
         }
     }
@@ -59,20 +64,36 @@ impl Now {
         self.doing.remove(who);
     }
 
-    /// `T003 · test · attempt 2 · 12.3k tokens, $0.12`; of several, what each is at.
+    /// `T003 · test · attempt 2 · 12.3k tokens, $0.12`; of several, how many there are.
     fn words(&self) -> String {
-        let doing = match self.doing.len() {
-            0 | 1 => self.doing.values().map(Doing::words).collect(),
-            // Who waits for its branches does nothing itself.
-            _ => {
-                let others = self.doing.iter().filter(|(who, _)| *who != "main");
-                others.map(|(who, doing)| format!("{who}: {}", doing.id)).collect::<Vec<_>>().join(", ")
-            }
+        let doing = match self.at_work()[..] {
+            [] => String::new(),
+            [(_, (doing, _))] => doing.words(),
+            ref several => format!("{} at once", several.len()),
         };
         let spent = (self.spent.turns > 0).then(|| spent(&self.spent));
         [Some(doing), spent].into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ")
     }
+
+    /// What each of several does, and since when; nothing if only one is at work.
+    fn lines(&self) -> Vec<(String, Option<Instant>)> {
+        let at_work = self.at_work();
+        let line = |(who, (doing, since)): &(&String, &(Doing, Option<Instant>))| {
+            let words = doing.words();
+            (if doing.id == **who { words } else { format!("{who} │ {words}") }, *since)
+        };
+        if at_work.len() > 1 { at_work.iter().map(line).collect() } else { Vec::new() }
+    }
+
+    /// Those at work. Who waits for its branches does nothing itself.
+    fn at_work(&self) -> Vec<(&String, &(Doing, Option<Instant>))> {
+        let waits = |who: &str| who == "main" && self.doing.len() > 1;
+        self.doing.iter().filter(|(who, _)| !waits(who)).collect()
+    }
 }
+
+/// The lines below the first, as those who draw them see them.
+type Below = Arc<Mutex<Vec<(String, Option<Instant>)>>>;
 
 /// The line, where there is a terminal to draw it on.
 #[derive(Debug)]
@@ -83,6 +104,7 @@ pub struct Live {
     /// How many tasks are done, of how many.
     tasks: Option<(usize, usize)>,
     now: Now,
+    below: Below,
 }
 
 impl Live {
@@ -97,7 +119,7 @@ impl Live {
     }
 
     fn with(is_on: bool, tasks: Option<(usize, usize)>, now: Now) -> Self {
-        let mut live = Self { is_on, begun: Instant::now(), bar: None, tasks, now };
+        let mut live = Self { is_on, begun: Instant::now(), bar: None, tasks, now, below: Below::default() };
         live.draw();
         live
     }
@@ -110,7 +132,7 @@ impl Live {
     /// Draws it, unless it is there already: a question puts it away.
     pub fn draw(&mut self) {
         if self.is_on && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
-            self.bar = say::live(|target| bar(target, self.tasks, self.begun));
+            self.bar = say::live(|target| bar(target, self.tasks, self.begun, &self.below));
             self.show();
         }
     }
@@ -132,6 +154,7 @@ impl Live {
 
     fn show(&self) {
         if self.bar.is_some() {
+            *self.below.lock().unwrap_or_else(PoisonError::into_inner) = self.now.lines();
             say::show(self.now.words());
         }
     }
@@ -154,14 +177,31 @@ fn clock(length: Duration) -> String {
     }
 }
 
-fn bar(target: ProgressDrawTarget, tasks: Option<(usize, usize)>, begun: Instant) -> ProgressBar {
-    let template = match tasks {
-        Some(_) => "{spinner:.cyan} [{bar:20.green}] {pos}/{len} {clock} {wide_msg}",
-        None => "{spinner:.cyan} {clock} {wide_msg}",
+/// The lines below the first, each within the width of the terminal.
+fn below(lines: &[(String, Option<Instant>)], width: usize) -> String {
+    let line = |(words, since): &(String, Option<Instant>)| {
+        let clock = since.map(|since| format!(" · {}", clock(since.elapsed()))).unwrap_or_default();
+        format!("\n{}", console::truncate_str(&format!("  {words}{clock}"), width, "…"))
     };
+    let mut text: String = lines.iter().take(LINES).map(line).collect();
+    if let Some(more) = lines.len().checked_sub(LINES).filter(|more| *more > 0) {
+        let _ = write!(text, "\n  … {more} more");
+    }
+    text
+}
+
+fn bar(target: ProgressDrawTarget, tasks: Option<(usize, usize)>, begun: Instant, lines: &Below) -> ProgressBar {
+    let template = match tasks {
+        Some(_) => "{spinner:.cyan} [{bar:20.green}] {pos}/{len} {clock} {wide_msg}{below}",
+        None => "{spinner:.cyan} {clock} {wide_msg}{below}",
+    };
+    let lines = Arc::clone(lines);
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
     let style = style.with_key("clock", |state: &ProgressState, text: &mut dyn Write| {
         let _ = text.write_str(&clock(state.elapsed()));
+    });
+    let style = style.with_key("below", move |_: &ProgressState, text: &mut dyn Write| {
+        let _ = text.write_str(&below(&lines.lock().unwrap_or_else(PoisonError::into_inner), say::width()));
     });
     let bar = ProgressBar::with_draw_target(tasks.map(|(_, all)| all as u64), target).with_elapsed(begun.elapsed());
     if let Some((done, _)) = tasks {
@@ -186,6 +226,30 @@ mod tests {
         now.update("T003", |doing| doing.attempt = 2);
         now.spent = Amount { turns: 1, ..Amount::of_call(Usage { input: 12_345, ..Usage::default() }, Some(0.12)) };
         assert_eq!(now.words(), "T003 · test · attempt 2 · 12.3k tokens, $0.12");
+    }
+
+    #[test]
+    fn several_at_work_have_a_line_each() {
+        let mut now = Now::default();
+        for (task, step) in [("T1", "implement"), ("T2", "test")] {
+            now.start(task, Doing { id: task.into(), step: step.into(), attempt: 1 });
+        }
+        let lines: Vec<_> = now.lines().into_iter().map(|(words, _)| (words, None)).collect();
+        assert_eq!((now.words().as_str(), below(&lines, 14).as_str()), ("2 at once", "\n  T1 · implem…\n  T2 · test"));
+        now.end("T1");
+        assert_eq!((now.words().as_str(), now.lines().len()), ("T2 · test", 0));
+        let many = vec![("x".to_owned(), None); 10];
+        assert!(below(&many, 80).ends_with("\n  x\n  … 2 more"));
+    }
+
+    #[test]
+    fn branches_have_lines_but_not_who_waits_for_them() {
+        let mut now = Now::default();
+        now.start("main", Doing { id: "fan".into(), ..Doing::default() });
+        now.start("a", Doing { id: "write".into(), step: "claude".into(), attempt: 2 });
+        now.start("b", Doing { id: "b".into(), ..Doing::default() });
+        let lines: Vec<_> = now.lines().into_iter().map(|(words, _)| words).collect();
+        assert_eq!(lines, ["a │ write · claude · attempt 2", "b"]);
     }
 
     #[test]

@@ -134,6 +134,8 @@ pub fn screen(shown: &str) -> Vec<String> {
                 rest = rest.as_str()[code.len()..].chars();
                 match code {
                     "[2K" => lines[row].clear(),
+                    up if up.ends_with('A') => row -= up[1..up.len() - 1].parse::<usize>().expect("a number of rows"),
+                    "[1B" => row += 1,
                     other => assert!(other.ends_with('m'), "a screen knows no `{other}`"),
                 }
             }
@@ -200,7 +202,7 @@ fn a_gate_of_a_task_is_asked_at_the_terminal() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     commit_asking(&garden, "Yes, all");
     let Some(mut terminal) = Terminal::open(&garden.env, "-y gardener --pipeline asks.dot") else { return };
-    terminal.wait_for("? Keep it?\r\n  [Y] Yes\r\n  [Y] Yes, all\r\n> ");
+    terminal.wait_for("? T001: Keep it?\r\n  [Y] Yes\r\n  [Y] Yes, all\r\n> ");
     terminal.enter("y");
     terminal.wait_for("this could be: Yes → done, Yes, all → done\r\n> ");
     terminal.enter("yes, all");
@@ -209,7 +211,8 @@ fn a_gate_of_a_task_is_asked_at_the_terminal() {
     terminal.wait_for("done: every task");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
-    let asked = shown.split("? Keep it?").nth(1).and_then(|rest| rest.split("this could").next()).expect("a question");
+    let asked =
+        shown.split("? T001: Keep it?").nth(1).and_then(|rest| rest.split("this could").next()).expect("a question");
     assert!(!asked.contains('\u{1b}'), "nothing is drawn over the question: {asked:?}");
     assert!(shown.contains("Keep it?: Yes, all (console)"), "{shown}");
     assert_eq!(garden.completed(), ["T001"]);
@@ -451,6 +454,31 @@ fn messages_appear_above_the_bar_of_a_tree() {
 }
 
 #[test]
+fn tasks_at_once_have_a_live_line_each() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
+    let work = format!("case $task in T001) {};; *) {};; esac; {WRITES}", first.command(), second.command());
+    garden.agent(&work, APPROVES);
+    let Some(mut terminal) = Terminal::open(&garden.env, "-y gardener --jobs 2") else { return };
+    let held = (terminal.wait_at(&first), terminal.wait_at(&second));
+    terminal.wait_for("2 at once");
+    terminal.wait_for("\n  T001 · implement · ");
+    terminal.wait_for("\n  T002 · implement · ");
+    first.open(held.0);
+    second.open(held.1);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    let seen = screen(&shown);
+    assert!(
+        !seen.iter().any(|line| line.contains(" · implement") || line.contains("at once")),
+        "none is left: {seen:#?}"
+    );
+    for begins in ["working `task-tree.json`", "▸ T001", "▸ T002", "  T001 landed on main", "done: every task"] {
+        assert_eq!(seen.iter().filter(|line| line.starts_with(begins)).count(), 1, "`{begins}`: {seen:#?}");
+    }
+}
+
+#[test]
 fn ctrl_c_is_answered_above_the_live_line() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "work");
@@ -474,13 +502,13 @@ fn new_commands_are_asked_about_after_a_gate_too() {
     commit_asking(&garden, "No");
     let Some(mut terminal) = Terminal::open(&garden.env, "gardener --pipeline asks.dot") else { return };
     terminal.agree();
-    terminal.wait_for("? Keep it?");
+    terminal.wait_for("? T001: Keep it?");
     commit_obeyed(&garden);
     terminal.enter("yes");
     terminal.wait_for("(Enter for none)> ");
     terminal.enter("");
     terminal.agree();
-    terminal.wait_for("? Keep it?");
+    terminal.wait_for("? T002: Keep it?");
     terminal.enter("yes: keep it");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
