@@ -98,12 +98,13 @@ fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
     if !globals.json {
         out.line("\nAnd now a tree of tasks:\n")?;
     }
-    let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All)?;
+    let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All { keep_going: false })?;
     if !globals.json {
         let ground = TreeContext::find(&globals)?;
         let (grown, _) = ground.trees(None, &mut ground.reader())?;
         for grown in &grown {
-            let shown = TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole: true };
+            let (target, running) = (ground.target.as_str(), Default::default());
+            let shown = TreeView { grown, target, limits: &ground.limits, whole: true, running };
             out.line(format!("\n{}", shown.text().trim_end()))?;
         }
     }

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::render::session::{fields, plain};
-use crate::render::tree::{CUT_OFF, NAME, gate, standing, task_json};
+use crate::render::tree::{CUT_OFF, NAME, RunningTask, gate, running, standing, task_json};
 use crate::render::{Out, Table, duration};
 use crate::tree::overview::{TreeContext, TreeWithProgress};
 
@@ -70,6 +70,8 @@ struct TaskView<'a> {
     /// Its branch, where there is one.
     branch: Option<OpenBranch>,
     feedback: Vec<Feedback>,
+    /// Where it is being worked.
+    running: Option<RunningTask>,
     logs: Vec<pleach::engine::tree::TaskLog>,
 }
 
@@ -83,7 +85,10 @@ impl<'a> TaskView<'a> {
             true => feedback(ground, grown, state),
             false => gate_feedback(ground, grown, task),
         };
-        Ok(Self { grown, task, state, branch, feedback, logs })
+        let (open, _) = View::open(repo).map_err(|error| of_engine(&error))?;
+        let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
+        let running = running(sessions, &ground.target, &grown.file.path).remove(task);
+        Ok(Self { grown, task, state, branch, feedback, running, logs })
     }
 
     fn fields(&self, ground: &TreeContext) -> Vec<(&'static str, String)> {
@@ -102,6 +107,11 @@ impl<'a> TaskView<'a> {
             fields.push(("attempts", format!("{}, {} of this budget", self.state.attempts, self.state.in_budget)));
         } else {
             fields.push(("standing", self.gate()));
+        }
+        fields.extend(self.running.iter().map(|running| ("now", running.words())));
+        let touches = self.grown.file.tree.touches(self.task);
+        if !touches.is_empty() {
+            fields.push(("touches", pleach::text::listed(touches, 20)));
         }
         if self.grown.progress.cut_off {
             fields.push(("history", CUT_OFF.to_owned()));
@@ -238,6 +248,8 @@ impl<'a> TaskView<'a> {
         document["cut_off"] = json!(self.grown.progress.cut_off);
         document["description"] = json!(node.description);
         document["parent"] = json!(node.parent);
+        document["touches"] = self.grown.file.tree.touches(self.task).iter().map(|path| path.as_str()).collect();
+        document["running"] = self.running.as_ref().map_or(Value::Null, RunningTask::json);
         document["children"] = json!(node.children);
         document["test_commands"] = tests.collect();
         document["in_budget"] = json!(self.state.in_budget);

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::next_commands::about;
-use crate::render::tree::{TreeView, withered_json};
+use crate::render::tree::{TreeView, running, withered_json};
 use crate::render::{Out, question, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
@@ -163,8 +163,11 @@ fn all(
     let trees: Vec<TreeView<'_>> = ground
         .into_iter()
         .flat_map(|ground| {
-            let shown = |grown| TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole };
-            grown.iter().map(shown)
+            let sessions = || open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
+            grown.iter().map(move |grown| {
+                let running = running(sessions(), &ground.target, &grown.file.path);
+                TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running }
+            })
         })
         .collect();
     picture.document = json!({
@@ -325,7 +328,8 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
 fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
     let questions = summary.questions();
-    let answer: String = questions.iter().map(|asked| format!(" --answer {}=CHOICE", asked.address())).collect();
+    let answer: String =
+        questions.iter().map(|asked| format!(" --answer {}=CHOICE", asked.address_with_task())).collect();
     let (command, tree) = match (&summary.state.task, &summary.started.task) {
         (Some(task), Some(of)) => {
             let over = task.landed.is_some() || summary.standing() == SessionStatus::Cancelled || summary.in_use;

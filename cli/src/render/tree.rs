@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pleach::ids::TaskId;
+use pleach::engine::{SessionStatus, Summary};
+use pleach::ids::{BranchName, NodeId, SessionId, TaskId};
 use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{
     OtherTreeWork, Progress, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, UnreadableBranch,
@@ -88,6 +89,43 @@ pub fn renamed(node: &TaskNode, then: &str) -> String {
     )
 }
 
+/// A task that is being worked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningTask {
+    session: SessionId,
+    /// The node its pipeline is at.
+    node: Option<NodeId>,
+}
+
+impl RunningTask {
+    /// `running at `review`, session abcdefgh`
+    pub fn words(&self) -> String {
+        let at = self.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
+        format!("running{at}, session {}", self.session)
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> Value {
+        json!({"session": self.session, "node": self.node})
+    }
+}
+
+/// The tasks of a tree that are being worked on a branch, by its sessions.
+pub fn running<'s>(
+    sessions: impl IntoIterator<Item = &'s Summary>,
+    target: &BranchName,
+    tree: &str,
+) -> BTreeMap<TaskId, RunningTask> {
+    let is_running = |summary: &&Summary| summary.standing() == SessionStatus::Running;
+    let sessions = sessions.into_iter().filter(is_running);
+    let tasks = sessions.filter_map(|summary| {
+        let task = summary.started.task.as_ref().filter(|task| task.target == *target && task.tree == tree)?;
+        let (session, node) = (summary.session.clone(), summary.node().cloned());
+        Some((task.id.clone(), RunningTask { session, node }))
+    });
+    tasks.collect()
+}
+
 /// The view of a tree: all of it, or open tasks only.
 #[derive(Debug)]
 pub struct TreeView<'a> {
@@ -98,6 +136,8 @@ pub struct TreeView<'a> {
     pub limits: &'a ScheduleOptions,
     /// Every task, not only those there is something to say about.
     pub whole: bool,
+    /// The tasks that are being worked.
+    pub running: BTreeMap<TaskId, RunningTask>,
 }
 
 /// The tasks by status.
@@ -217,6 +257,8 @@ impl TreeView<'_> {
                 blocked.iter().for_each(|blocked| text.push_str(&format!("    {blocked}\n")));
                 another_budget(blocked).into_iter().for_each(|how| text.push_str(&format!("  {how}\n")));
             }
+            // Whoever works the tree decides, with more than the commits to go by.
+            _ if !self.running.is_empty() => {}
             next => text.push_str(&format!("  next: {}\n", next_words(next, None))),
         }
         text
@@ -281,12 +323,16 @@ impl TreeView<'_> {
         for task in tasks {
             let (Some(node), state) = (self.tree().node(task), self.grown.progress.task(task)) else { continue };
             let is_plain = state.status == TaskStatus::Complete && state.landed && !state.skipped && !state.untested;
-            if !self.whole && (is_plain || state.status == TaskStatus::Pending && state.steps.is_empty()) {
+            let running = self.running.get(*task);
+            let is_new = state.status == TaskStatus::Pending && state.steps.is_empty();
+            if !self.whole && running.is_none() && (is_plain || is_new) {
                 pending += usize::from(!is_plain);
                 continue;
             }
             let name = shorten(&shown_name(&node.name), NAME);
-            text.push_str(&format!("    {task} {name}: {}\n", standing(state, self.limits)));
+            let begun = (!is_new || running.is_none()).then(|| standing(state, self.limits));
+            let words: Vec<String> = begun.into_iter().chain(running.map(RunningTask::words)).collect();
+            text.push_str(&format!("    {task} {name}: {}\n", words.join("; ")));
         }
         if pending > 0 {
             text.push_str(&format!("    {pending} pending\n"));
@@ -303,7 +349,11 @@ impl TreeView<'_> {
             let counts = Counts::of(progress, tasks);
             Some(json!({"id": node.id, "name": node.name, "counts": counts.json(), "tests": self.gate(&node.id)}))
         });
-        let tasks = tree.order().iter().filter_map(|task| Some(task_json(tree.node(task)?, tree, progress)));
+        let tasks = tree.order().iter().filter_map(|task| {
+            let mut json = task_json(tree.node(task)?, tree, progress);
+            json["running"] = self.running.get(task).map_or(Value::Null, RunningTask::json);
+            Some(json)
+        });
         let gates: BTreeMap<&str, &str> = tree
             .nodes()
             .filter(|node| !node.is_leaf())
