@@ -23,12 +23,21 @@ pub struct Failure {
     pub causes: Vec<String>,
     /// Diagnostics with locations, for `--json`.
     pub diagnostics: Vec<Value>,
+    /// What became of the tasks that ended with it, for `--json`.
+    pub tasks: Vec<Value>,
 }
 
 impl Failure {
     /// A failure of this cause, with a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, causes: Vec::new(), diagnostics: Vec::new() }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            causes: Vec::new(),
+            diagnostics: Vec::new(),
+            tasks: Vec::new(),
+        }
     }
 
     /// Standard output was closed by its reader, who has seen enough: the end of the command, but no failure.
@@ -108,12 +117,16 @@ impl Failure {
         text
     }
 
-    fn json(&self) -> Value {
+    /// The same as a value.
+    pub fn json(&self) -> Value {
         let mut error = json!({"code": self.code.as_str(), "exit": self.exit().code(), "message": self.sentence(), "hint": self.hint});
         if !self.diagnostics.is_empty() {
             error["diagnostics"] = json!(self.diagnostics);
         }
-        json!({"error": error})
+        match self.tasks.is_empty() {
+            true => json!({"error": error}),
+            false => json!({"error": error, "tasks": self.tasks}),
+        }
     }
 }
 

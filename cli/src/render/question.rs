@@ -28,7 +28,8 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
         let see = |command: &str| about(globals, &globals.dir, &format!("{command} {}", work.session), None);
         text.push_str(&format!("  see more: {}, {}\n", see("diff"), see("turns")));
     }
-    text.push_str(&format!("? {}\n", plain(&question.text)));
+    let task = question.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
+    text.push_str(&format!("? {task}{}\n", plain(&question.text)));
     for choice in question.shown() {
         text.push_str(&format!("  [{}] {}\n", plain(&choice.key), plain(&choice.label)));
     }

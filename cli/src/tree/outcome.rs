@@ -1,9 +1,11 @@
 //! The outcome of a run over a tree, and how to continue.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
-use pleach::engine::Pause;
 use pleach::engine::tree::{Refusal, TreeEnded, TreePlan};
+use pleach::engine::{Pause, Question};
+use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
@@ -11,6 +13,7 @@ use pleach::text::{counted, shell_word};
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::next_commands::{about, answering, git_in, rerun, retry_failed, retry_task, whole_tree, with_location};
@@ -19,17 +22,51 @@ use crate::render::tree::stalled;
 use crate::render::{Out, question as asked, style};
 use crate::say;
 
-/// Says how the run in a directory ended, and how to continue, the task it has started last being this one.
+/// Says how the run in a directory ended, and how to continue. Several tasks may have ended it: the exit code is that of
+/// the end that weighs most, which comes first.
 pub fn print_outcome(
     globals: &Globals,
     (dir, repo): (&Path, &Repo),
     plan: &TreePlan,
-    ended: &TreeEnded,
-    last_begun: Option<&TaskId>,
-) -> Result<(), Failure> {
+    ends: &[TreeEnded],
+    mut failures: Vec<Failure>,
+) -> Result<Exit, Failure> {
+    let mut ends: Vec<&TreeEnded> = ends.iter().collect();
+    ends.sort_by_key(|ended| Reverse(exit(ended)));
+    failures.sort_by_key(|failure| Reverse(failure.exit()));
+    let of_ends = ends.first().map(|ended| exit(ended));
+    // The failure is told by whoever is given it.
+    let worst = (failures.first().map(Failure::exit) >= of_ends).then(|| failures.drain(..1).next()).flatten();
+    let several = ends.len() + failures.len() + usize::from(worst.is_some()) > 1;
     if globals.json {
-        return Out::new().json(&ended_json(globals, dir, plan, ended));
+        let of_failure = |failure: &Failure| json!({"ended": "error", "error": failure.json()["error"]});
+        let mut tasks: Vec<_> = worst.iter().map(of_failure).collect();
+        tasks.extend(ends.iter().map(|ended| ended_json(globals, dir, plan, ended)));
+        tasks.extend(failures.iter().map(of_failure));
+        if let Some(worst) = worst {
+            return Err(Failure { tasks: if several { tasks } else { Vec::new() }, ..worst });
+        }
+        let mut document = tasks.first().cloned().unwrap_or_default();
+        if several {
+            document["tasks"] = tasks.into();
+        }
+        Out::new().json(&document)?;
+    } else {
+        ends.iter().try_for_each(|ended| print_end(globals, (dir, repo), plan, ended))?;
+        failures.iter().for_each(|failure| failure.report(false));
     }
+    match worst {
+        Some(worst) => Err(worst),
+        None => Ok(of_ends.unwrap_or(Exit::Done)),
+    }
+}
+
+fn print_end(
+    globals: &Globals,
+    (dir, repo): (&Path, &Repo),
+    plan: &TreePlan,
+    ended: &TreeEnded,
+) -> Result<(), Failure> {
     let mut out = Out::new();
     let about = |command: &str| about(globals, dir, command, Some(&plan.file));
     let head = |text: String| style::head(&text);
@@ -73,9 +110,9 @@ pub fn print_outcome(
         }
         TreeEnded::OutOfBudget { why } => out.line(head(format!("stopped: {why}"))),
         TreeEnded::Paused(Pause { questions, .. }) if !questions.is_empty() => {
-            let task = last_begun.map(|task| format!("{task} ")).unwrap_or_default();
             for question in questions {
-                let gate = question.address();
+                let task = question.task.as_ref().map(|task| format!("{task} ")).unwrap_or_default();
+                let gate = gate_of(plan, question);
                 out.line(head(format!("paused: {task}waits for an answer at `{gate}`")))?;
                 out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
                 question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
@@ -172,6 +209,25 @@ fn unmerged_phase<'a>(
     })
 }
 
+/// The gate as `--answer` names it. Tasks that are worked at once may have the same ones.
+fn gate_of(plan: &TreePlan, question: &Question) -> String {
+    if plan.jobs > 1 { question.address_with_task() } else { question.address() }
+}
+
+fn exit(ended: &TreeEnded) -> Exit {
+    match ended {
+        TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
+        TreeEnded::Failed { .. }
+        | TreeEnded::Cancelled(_)
+        | TreeEnded::GateRed { .. }
+        | TreeEnded::Stalled(_)
+        | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
+        TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
+        TreeEnded::Paused(_) | TreeEnded::Unasked => Exit::Paused,
+        TreeEnded::Refused(_) => Exit::LandingRefused,
+    }
+}
+
 fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> serde_json::Value {
     match ended {
         TreeEnded::Done => json!({"ended": "done"}),
@@ -189,9 +245,10 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
         TreeEnded::Paused(Pause { questions, .. }) if !questions.is_empty() => {
             let question = &questions[0];
             let choices: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
+            let gate = gate_of(plan, question);
             json!({
-                "ended": "paused", "gate": question.address(), "question": question.text, "choices": choices,
-                "answer": answering(globals, &question.address()),
+                "ended": "paused", "task": question.task, "gate": gate, "question": question.text, "choices": choices,
+                "answer": answering(globals, &gate),
             })
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),

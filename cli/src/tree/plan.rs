@@ -111,8 +111,8 @@ pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<S
 pub enum Tasks {
     /// The next one, or this one.
     One(Option<TaskId>),
-    /// All of them.
-    All,
+    /// All of them, also those that do not depend on one that failed, if so asked.
+    All { keep_going: bool },
 }
 
 /// The plan that settings, flags and a tree make for a target.
@@ -165,7 +165,13 @@ pub fn make(
         for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config)
     })?;
     Ok(TreePlan {
-        limits: ScheduleOptions { retry_failed: args.retry_failed, only, isolation, ..limits(config) },
+        limits: ScheduleOptions {
+            retry_failed: args.retry_failed,
+            only,
+            isolation,
+            keep_going: matches!(tasks, Tasks::All { keep_going: true }),
+            ..limits(config)
+        },
         commits: match config.commits {
             CommitGranularity::Steps => Commits::Steps,
             CommitGranularity::Turns => Commits::Turns,

@@ -30,8 +30,6 @@ pub struct TreeProgress {
     verbose: bool,
     spoken: AgentOutput,
     live: Live,
-    /// The task that was started last.
-    task: Option<TaskId>,
     /// The tasks that are worked, by session, with the attempt in its budget.
     working: BTreeMap<SessionId, (TaskId, u32)>,
     all: usize,
@@ -50,7 +48,6 @@ impl TreeProgress {
             verbose: globals.verbosity > 0,
             spoken: AgentOutput::new(globals),
             live,
-            task: None,
             working: BTreeMap::new(),
             all,
             done: 0,
@@ -153,7 +150,6 @@ impl TreeProgress {
         // The session of a task takes the place of the one before it.
         self.working.retain(|_, (other, _)| other != task);
         self.working.insert(session.clone(), (task.clone(), attempt));
-        self.task = Some(task.clone());
         self.live.set(|now| now.start(&id, Doing { id: id.clone(), step: String::new(), attempt }));
         let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
         let how = if started.resumed { "resumes" } else { "begins" };
@@ -183,11 +179,6 @@ impl TreeProgress {
     /// Takes the live line away.
     pub fn finish(&mut self) {
         self.live.finish();
-    }
-
-    /// The task that was started last.
-    pub fn last_begun(&self) -> Option<&TaskId> {
-        self.task.as_ref()
     }
 
     fn detail(&self, text: String) {

@@ -8,7 +8,7 @@ use pleach::agent::Roster;
 use pleach::config::AgentChoice;
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{
-    self, OpenSession, PendingTrust, TreeEnded, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
+    self, OpenSession, PendingTrust, TreeOutcome, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, WorktreeOwner, wait_for_orphans};
 use pleach::event::Notification;
@@ -83,9 +83,9 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     check_agents_of(&plan, &built.engine.agents)?;
     let stopped_by = built.stopped_by();
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
-    let ended = block_on(stopped_by, run)?;
-    outcome::print_outcome(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
-    Ok(exit(&ended))
+    let TreeOutcome { ends, errors } = block_on(stopped_by, run)?;
+    let failures = errors.iter().map(|error| site.failed(&plan, error)).collect();
+    outcome::print_outcome(globals, (&site.dir, &site.place.repo), &plan, &ends, failures)
 }
 
 /// The setting of a run over a tree: directory, settings, truster.
@@ -143,7 +143,7 @@ impl RunSite<'_> {
         engine: Arc<Engine>,
         protection: &SandboxChoice,
         shown: &mut TreeProgress,
-    ) -> Result<TreeEnded, Failure> {
+    ) -> Result<TreeOutcome, Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         print_agents(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes)))
             .await;
@@ -162,19 +162,20 @@ impl RunSite<'_> {
             protection.hear(self.globals, &told.recorded.event);
             shown.event(plan, told);
         };
-        let ended = loop {
+        let mut outcome = TreeOutcome::default();
+        loop {
             let ended;
             (run, ended) = tree::spawn(run).follow(&mut hear).await;
-            match ended.map_err(|error| self.failed(plan, &error))? {
-                TreeEnded::Unasked => {
-                    let brought = tree::pending_trust(&mut run).map_err(|error| self.failed(plan, &error))?;
-                    self.agree(&run, &brought).await?;
-                }
-                ended => break ended,
+            ended.ends.into_iter().for_each(|ended| outcome.add(ended));
+            outcome.errors.extend(ended.errors);
+            if !outcome.take_unasked() || !outcome.errors.is_empty() {
+                break;
             }
-        };
+            let brought = tree::pending_trust(&mut run).map_err(|error| self.failed(plan, &error))?;
+            self.agree(&run, &brought).await?;
+        }
         shown.finish();
-        Ok(ended)
+        Ok(outcome)
     }
 
     fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
@@ -195,21 +196,6 @@ fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
 /// The nodes agents work on, in all pipelines of a plan.
 fn workers(plan: &TreePlan) -> Vec<Node> {
     plan.used_pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
-}
-
-fn exit(ended: &TreeEnded) -> Exit {
-    use pleach::event::PauseReason;
-    match ended {
-        TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
-        TreeEnded::Failed { .. }
-        | TreeEnded::Cancelled(_)
-        | TreeEnded::GateRed { .. }
-        | TreeEnded::Stalled(_)
-        | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
-        TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
-        TreeEnded::Paused(_) | TreeEnded::Unasked => Exit::Paused,
-        TreeEnded::Refused(_) => Exit::LandingRefused,
-    }
 }
 
 /// A tree never uses the simulation agent.

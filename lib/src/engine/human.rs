@@ -9,7 +9,7 @@ use super::Error;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
 use crate::git::FileStat;
-use crate::ids::{ContextId, NodeId, SessionId};
+use crate::ids::{ContextId, NodeId, SessionId, TaskId};
 use crate::plan::label::choice;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline, QuestionKind};
 use crate::process::Cancel;
@@ -31,6 +31,8 @@ pub struct Choice {
 /// The question of a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
+    /// The task whose session asks, if it is one of a tree.
+    pub task: Option<TaskId>,
     /// The context that asks.
     pub context: ContextId,
     /// The gate.
@@ -85,7 +87,7 @@ impl Question {
         let free = marked.or_else(unlabelled).or(Some(0)).filter(|_| kind == QuestionKind::Freeform);
         let (text, timeout) = (node.label.clone(), node.timeout);
         let (context, node) = (ContextId::main(), node.id.clone());
-        Self { context, node, visit, kind, text, choices, free, default, timeout, work: None }
+        Self { task: None, context, node, visit, kind, text, choices, free, default, timeout, work: None }
     }
 
     /// The questions a session waits with, by the states of its root and of its open branches.
@@ -106,6 +108,12 @@ impl Question {
             true => self.node.to_string(),
             false => format!("{}/{}", self.context, self.node),
         }
+    }
+
+    /// The same with its task in front, which tells the tasks apart that are worked at once.
+    pub fn address_with_task(&self) -> String {
+        let address = self.address();
+        self.task.as_ref().map_or(address.clone(), |task| format!("{task}/{address}"))
     }
 
     /// Parses an answer: a choice, a choice with a comment (`choice: comment`), or free text if the gate asks for it.
@@ -357,17 +365,14 @@ impl<I: Interviewer> PreparedAnswers<I> {
 
     /// Takes the next answer to a question, if one is left.
     fn take(&self, question: &Question) -> Option<&str> {
-        let address = question.address();
-        let (address, given) = match self.answers.get(&address) {
-            Some(given) => (address, given),
-            None => (question.node.to_string(), self.answers.get(question.node.as_str())?),
-        };
+        let names = [question.address_with_task(), question.address(), question.node.to_string()];
+        let (address, given) = names.iter().find_map(|name| self.answers.get_key_value(name))?;
         let (answers, first) = match given {
             GivenAnswers::Next(answers) => (answers, 0),
             GivenAnswers::Each(answers) => (answers, question.visit.saturating_sub(1) as usize),
         };
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = next.entry(address).or_insert(first);
+        let next = next.entry(address.clone()).or_insert(first);
         let answer = answers.get(*next)?;
         *next += 1;
         Some(answer)

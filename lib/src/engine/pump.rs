@@ -553,6 +553,7 @@ pub(super) fn ended(session: &mut Session) -> Result<Option<SessionEnded>, Error
             let branches = session.contexts().filter(|context| context.state.is_branch).map(|context| &*context.state);
             let mut questions = Question::waiting(session.pipeline(), session.state(), branches);
             for question in &mut questions {
+                question.task = session.plan.task_id();
                 question.work = Some(history::judged_in(session.context_mut(&question.context))?);
             }
             Some(SessionEnded::Paused(Pause { reason, node, why, questions }))

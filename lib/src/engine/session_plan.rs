@@ -8,7 +8,7 @@ use crate::engine::task::{FIRST_SLOT, TaskJob, slot_path};
 use crate::engine::{Engine, Error};
 use crate::event::PipelineStarted;
 use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, ContextId, NodeId, RepoName, SessionId};
+use crate::ids::{CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::plan::tree::TestCommand;
 use crate::process::Cancel;
@@ -52,6 +52,11 @@ impl SessionPlan {
         let repos = BTreeMap::from([(record_repo.clone(), repo)]);
         let (pipeline, slot) = (Arc::new(pipeline), FIRST_SLOT);
         Ok(Self { id, started, pipeline, start_node, job, slot, record_repo, repos, cancel })
+    }
+
+    /// The id of its task, if it is part of a tree run.
+    pub(in crate::engine) fn task_id(&self) -> Option<TaskId> {
+        self.job.as_ref().map(|job| job.task.id.clone())
     }
 
     /// The repository that holds the record.

@@ -12,6 +12,7 @@ mod failure_output;
 mod foreign_commits;
 mod jobs;
 mod jobs_crash;
+mod jobs_ends;
 mod landing;
 mod order;
 mod output;

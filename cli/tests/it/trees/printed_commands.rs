@@ -290,5 +290,5 @@ fn printed_commands_inspect_and_resume_a_session() {
     type_in(&garden, root, "pleach -y -C repo gardener --tree specs/b/task-tree.json --pipeline asks.dot").expect(4);
     let task = env.sessions().into_iter().nth(1).expect("the session of the task");
     let status = type_in(&garden, &env.repo_path().join("specs"), &format!("pleach --json status {task}")).expect(0);
-    assert_eq!(status.json()["go_on"], "pleach gardener --tree b/task-tree.json --answer gate=CHOICE");
+    assert_eq!(status.json()["go_on"], "pleach gardener --tree b/task-tree.json --answer T001/gate=CHOICE");
 }

@@ -41,7 +41,7 @@ fn a_gate_without_a_terminal_says_how_to_answer() {
     answer:  pleach -y gardener --pipeline asks.dot --answer gate=CHOICE
     ");
     let status = garden.env.pleach(&["status", &sid]).expect(0);
-    assert!(status.stdout.contains("--tree task-tree.json --answer gate=CHOICE"), "{status}");
+    assert!(status.stdout.contains("--tree task-tree.json --answer T001/gate=CHOICE"), "{status}");
     let ran = garden.gardener(&["--pipeline", "asks.dot", "--json"]).expect(4);
     let last = ran.json_lines().pop().expect("a line");
     assert_eq!((&last["ended"], &last["gate"]), (&json!("paused"), &json!("gate")));

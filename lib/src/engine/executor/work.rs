@@ -193,8 +193,9 @@ impl WorkBuilder<'_> {
             HandlerKind::WaitHuman => {
                 let known = known()?;
                 let work = Some(judged(self.plan, &known.state, &known.heard)?);
-                let context = self.assignment.context.clone();
-                Ok(Work::Human(Question { work, context, ..Question::of(&self.plan.pipeline, node, visit.visit) }))
+                let (task, context) = (self.plan.task_id(), self.assignment.context.clone());
+                let question = Question::of(&self.plan.pipeline, node, visit.visit);
+                Ok(Work::Human(Question { task, context, work, ..question }))
             }
             HandlerKind::Codergen => Ok(Work::Agent(self.agent_work(&*known()?)?)),
             HandlerKind::Parallel | HandlerKind::FanIn => Ok(Work::Join(Box::new(self.join_work(&*known()?)?))),

@@ -1,11 +1,38 @@
 //! How a tree run ended.
 
+use super::error::Error;
 use super::refusal::Refusal;
 use crate::engine::Pause;
+use crate::event::PauseReason;
 use crate::ids::TaskId;
 use crate::schedule::Blocked;
 
-/// How a tree run ended.
+/// How a tree run ended, for every reason there is: tasks that run at once may end at once.
+#[derive(Debug, Default)]
+pub struct TreeOutcome {
+    /// What ended it, in the order it came.
+    pub ends: Vec<TreeEnded>,
+    /// What went wrong.
+    pub errors: Vec<Error>,
+}
+
+impl TreeOutcome {
+    /// Adds a reason, unless it is one of those there are.
+    pub fn add(&mut self, ended: TreeEnded) {
+        if !self.ends.iter().any(|other| other.repeats(&ended)) {
+            self.ends.push(ended);
+        }
+    }
+
+    /// Takes out that something needs approval, if that is so.
+    pub fn take_unasked(&mut self) -> bool {
+        let all = self.ends.len();
+        self.ends.retain(|ended| !matches!(ended, TreeEnded::Unasked));
+        self.ends.len() < all
+    }
+}
+
+/// A reason for which a tree run ended.
 #[derive(Debug)]
 pub enum TreeEnded {
     /// Every task is complete and every gate green.
@@ -47,4 +74,33 @@ pub enum TreeEnded {
     Refused(Refusal),
     /// A task needs something that is not approved. Ask for approval of [`super::pending_trust`], and run it again.
     Unasked,
+}
+
+impl TreeEnded {
+    /// Whether tasks that do not depend on the one it is about can still be worked.
+    pub(super) fn is_of_one_task(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::GateRed { .. })
+    }
+
+    /// Whether a session waits for a person.
+    pub(super) fn waits_for_person(&self) -> bool {
+        matches!(self, Self::Paused(pause) if pause.reason == PauseReason::WaitsForPerson)
+    }
+
+    /// Whether another one says the same: a run that is interrupted interrupts every task.
+    fn repeats(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Failed { task, .. }, Self::Failed { task: other, .. }) => task == other,
+            (Self::GateRed { gate, .. }, Self::GateRed { gate: other, .. }) => gate == other,
+            (Self::OutOfBudget { why }, Self::OutOfBudget { why: other }) => why == other,
+            (Self::Paused(pause), Self::Paused(other)) => {
+                let asked = |pause: &Pause| -> Vec<_> {
+                    pause.questions.iter().map(|question| question.address_with_task()).collect()
+                };
+                pause.reason == other.reason && pause.why == other.why && asked(pause) == asked(other)
+            }
+            (Self::Done, Self::Done) | (Self::Unasked, Self::Unasked) => true,
+            _ => false,
+        }
+    }
 }

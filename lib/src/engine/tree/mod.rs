@@ -55,7 +55,7 @@ mod trust;
 mod unfinished;
 
 pub use approvals::pending_trust;
-pub use ended::TreeEnded;
+pub use ended::{TreeEnded, TreeOutcome};
 pub use error::Error;
 pub use feedback::feedback;
 pub use logs::{TaskLog, logs, report};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::attempts::Attempts;
-use super::ended::TreeEnded;
+use super::ended::{TreeEnded, TreeOutcome};
 use super::land::{self, LandOutcome, LandingStep, LandingTests, WorkEnd};
 use super::phase::{self, PhaseMerge};
 use super::resume::OpeningSession;
@@ -33,8 +33,12 @@ pub(super) struct TreePump<'a> {
     landing: Option<TaskId>,
     /// Tasks that are decided and wait until they may land.
     to_land: VecDeque<(TaskId, Box<TaskSession>)>,
+    /// Tasks that wait for a person, while others are worked.
+    waiting: BTreeSet<TaskId>,
+    /// Nothing more is started.
+    is_ending: bool,
     /// How the run ends, once nothing is in progress.
-    ended: Option<Result<TreeEnded, Error>>,
+    outcome: TreeOutcome,
 }
 
 /// A task in progress, or a phase whose tests run.
@@ -72,13 +76,16 @@ enum Back {
 impl<'a> TreePump<'a> {
     pub(super) fn new(run: &'a mut TreeRun) -> Self {
         let (active, jobs, to_land) = (BTreeMap::new(), JoinSet::new(), VecDeque::new());
-        Self { run, active, jobs, landing: None, to_land, ended: None }
+        let (waiting, outcome) = (BTreeSet::new(), TreeOutcome::default());
+        Self { run, active, jobs, landing: None, to_land, waiting, is_ending: false, outcome }
     }
 
     /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
-    pub(super) async fn run(mut self) -> Result<TreeEnded, Error> {
-        if let Some(ended) = start::begin_run(self.run)? {
-            return Ok(ended);
+    pub(super) async fn run(mut self) -> TreeOutcome {
+        match start::begin_run(self.run) {
+            Ok(None) => {}
+            Ok(Some(ended)) => self.end(Ok(ended)),
+            Err(error) => self.end(Err(error)),
         }
         loop {
             if let Err(error) = self.start_all() {
@@ -87,18 +94,15 @@ impl<'a> TreePump<'a> {
             match self.jobs.join_next().await {
                 Some(Ok((task, back))) => self.come_back(&task, back),
                 Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
-                None => {
-                    if let Some(ended) = self.ended.take() {
-                        return self.outcome(ended);
-                    }
-                }
+                None if self.is_ending => return self.outcome,
+                None => {}
             }
         }
     }
 
     /// Starts everything that can start now. An action that ends at once makes room for more.
     fn start_all(&mut self) -> Result<(), Error> {
-        while self.ended.is_none() {
+        while !self.is_ending {
             if self.run.engine.cancel.is_stopped() {
                 if self.active.is_empty() {
                     self.end(Ok(TreeEnded::Paused(Pause::interrupted())));
@@ -106,10 +110,12 @@ impl<'a> TreePump<'a> {
                 return Ok(());
             }
             start::look_around(self.run)?;
-            let running: BTreeSet<TaskId> = self.active.keys().cloned().collect();
+            let running: BTreeSet<TaskId> = self.active.keys().chain(&self.waiting).cloned().collect();
             let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
-            let starts = self.run.schedule.starts(&running, slots);
+            let starts = self.run.schedule.starts(&running, slots + self.waiting.len());
             if starts.is_empty() {
+                // All there is left waits for a person, or for a task that does.
+                self.is_ending |= self.active.is_empty();
                 return Ok(());
             }
             for next in starts {
@@ -414,9 +420,21 @@ impl<'a> TreePump<'a> {
         match worked {
             WorkEnd::GoOn => {}
             WorkEnd::Done(task) => self.run.choose(task),
+            WorkEnd::Ended(ended) if ended.is_of_one_task() && self.run.plan.limits.keep_going => {
+                self.outcome.add(ended);
+            }
+            WorkEnd::Ended(ended) if ended.waits_for_person() && self.works_others() => {
+                self.waiting.insert(task.clone());
+                self.outcome.add(ended);
+            }
             WorkEnd::Ended(ended) => self.end(Ok(ended)),
         }
         Ok(())
+    }
+
+    /// Whether other tasks may be worked while one waits.
+    fn works_others(&self) -> bool {
+        self.run.plan.jobs > 1 && !self.run.plan.one
     }
 
     fn active_at(&self, task: &TaskId) -> &Active {
@@ -433,21 +451,21 @@ impl<'a> TreePump<'a> {
         }
     }
 
-    /// Ends the run once nothing is in progress; nothing more is started. The first reason wins.
+    /// Ends the run once nothing is in progress; nothing more is started.
     fn end(&mut self, ended: Result<TreeEnded, Error>) {
-        self.ended.get_or_insert(ended);
-    }
-
-    fn outcome(&mut self, ended: Result<TreeEnded, Error>) -> Result<TreeEnded, Error> {
+        self.is_ending = true;
         match ended {
-            Err(Error::Refused(refusal)) => Ok(TreeEnded::Refused(refusal)),
+            Ok(ended) => self.outcome.add(ended),
+            Err(Error::Refused(refusal)) => self.outcome.add(TreeEnded::Refused(refusal)),
             Err(Error::Unasked(task)) => {
                 self.run.state.approved.reached = Some(task);
-                Ok(TreeEnded::Unasked)
+                self.outcome.add(TreeEnded::Unasked);
             }
             // Interrupted while the worktree was set up.
-            Err(Error::Session(engine::Error::Interrupted { .. })) => Ok(TreeEnded::Paused(Pause::interrupted())),
-            ended => ended,
+            Err(Error::Session(engine::Error::Interrupted { .. })) => {
+                self.outcome.add(TreeEnded::Paused(Pause::interrupted()));
+            }
+            Err(error) => self.outcome.errors.push(error),
         }
     }
 }
@@ -461,14 +479,14 @@ fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
 }
 
 /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
-pub async fn run_tree(run: &mut TreeRun) -> Result<TreeEnded, Error> {
+pub async fn run_tree(run: &mut TreeRun) -> TreeOutcome {
     let ended = TreePump::new(run).run().await;
     tokio::task::block_in_place(|| git::pack::pack_remaining(&run.repo));
     ended
 }
 
 /// Runs in the background until the tree is done or nothing more can be done.
-pub fn spawn(mut run: TreeRun) -> SpawnedRun<(TreeRun, Result<TreeEnded, Error>)> {
+pub fn spawn(mut run: TreeRun) -> SpawnedRun<(TreeRun, TreeOutcome)> {
     SpawnedRun::new(run.events(), async move {
         let ended = run_tree(&mut run).await;
         (run, ended)

@@ -125,7 +125,10 @@ impl Summary {
 
     /// The questions it waits with.
     pub fn questions(&self) -> Vec<Question> {
-        Question::waiting(&self.pipeline, &self.state, &self.branches)
+        let task = self.started.task.as_ref().map(|task| task.id.clone());
+        let mut questions = Question::waiting(&self.pipeline, &self.state, &self.branches);
+        questions.iter_mut().for_each(|question| question.task.clone_from(&task));
+        questions
     }
 
     /// The repository it works in, and the session branch there.
