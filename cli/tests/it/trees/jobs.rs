@@ -92,6 +92,25 @@ fn a_failed_task_starts_nothing_new_and_others_land() {
 }
 
 #[test]
+fn phase_tests_run_once_its_tasks_have_landed() {
+    let tree = Tree::default().phase("p1", &["T001", "T002"]).leaf("T003: p1", None);
+    let both = "integration: test -e T001.txt && test -e T002.txt && ! test -e T003.txt";
+    let garden = Garden::new(&tree.tests("p1", &[both]));
+    garden.agent(&format!("[ $task = T003 ] || {{ {}; }}; echo $task > $task.txt", meets(2)), APPROVES);
+    garden.gardener(&["--jobs", "3"]).expect(0);
+    let steps = garden.told("main");
+    let at = |step: &str| steps.iter().position(|told| told == step).unwrap_or_else(|| panic!("{step}: {steps:?}"));
+    let tested = at("p1 test-pass");
+    assert!(at("T001 complete").max(at("T002 complete")) < tested && tested < at("T003 implement-pass"), "{steps:?}");
+    // Red, they keep those that need the phase, and end the run.
+    let tree = Tree::default().phase("p1", &["T001", "T002"]).leaf("T003: p1", None);
+    let garden = Garden::new(&tree.tests("p1", &["integration: false"]));
+    let ran = garden.gardener(&["--jobs", "3"]).expect(1);
+    assert_eq!(ran.ended().0, "gate_red", "{ran}");
+    assert_eq!(completed(&garden), set(&["T001", "T002"]));
+}
+
+#[test]
 fn jobs_need_branches_of_their_own() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for isolation in ["none", "phase"] {
