@@ -101,9 +101,16 @@ impl Schedule {
     /// Takes in everything that happened to the tree, and still knows what failed in this run.
     pub fn renew(&mut self, progress: &Progress) {
         let anew = Self::new(&self.tree, progress, self.limits.clone());
-        let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
-        let (failed, red) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.red));
+        let (mut failed, red) = (std::mem::take(&mut self.failed), std::mem::take(&mut self.red));
+        let (again, failed_before): (BTreeSet<usize>, BTreeSet<usize>) = anew
+            .failed_before
+            .intersection(&self.failed_before)
+            .partition(|leaf| self.items[**leaf].standing.failed_again(&anew.items[**leaf].standing));
+        again.into_iter().for_each(|leaf| add(&mut failed, leaf));
+        let in_this_run: Vec<usize> = anew.failed_before.difference(&failed_before).copied().collect();
         *self = Self { failed_before, failed, red, ..anew };
+        // They get no further budget.
+        in_this_run.into_iter().for_each(|leaf| self.refresh_leaf(leaf));
     }
 
     /// The tasks that may be worked now, in their order.
@@ -296,9 +303,10 @@ impl Schedule {
     pub(super) fn set(&mut self, leaf: &TaskId, standing: LeafState) {
         if let Some(&leaf) = self.index.get(leaf) {
             let failed = standing.has_failed();
-            if !failed {
+            if !failed || self.items[leaf].standing.failed_again(&standing) {
                 self.failed_before.remove(&leaf);
-            } else if matches!(standing, LeafState::Failed { .. }) && !self.failed_before.contains(&leaf) {
+            }
+            if matches!(standing, LeafState::Failed { .. }) && !self.failed_before.contains(&leaf) {
                 add(&mut self.failed, leaf);
             }
             self.set_at(leaf, standing);

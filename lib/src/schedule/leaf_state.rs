@@ -72,6 +72,16 @@ impl LeafState {
         matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
     }
 
+    /// Whether it was worked once more since it failed, and failed once more.
+    pub(super) fn failed_again(&self, now: &Self) -> bool {
+        match (self, now) {
+            (Self::Failed { attempts: before }, Self::Failed { attempts }) => attempts > before,
+            // On its own branch, which is new.
+            (Self::Failed { .. }, Self::Waiting { failed }) => *failed,
+            _ => false,
+        }
+    }
+
     /// It is done, whether or not anybody has it yet.
     pub(super) fn is_done(&self) -> bool {
         matches!(self, Self::Waiting { failed: false } | Self::Complete { .. } | Self::Elsewhere { .. })

@@ -32,6 +32,9 @@ fn keep_going_works_what_does_not_depend_on_failures() {
         for line in ["F001 failed after 1 attempt", "F002 failed after 1 attempt", "T003 waits for F001 (failed)"] {
             assert_eq!(ran.stdout.matches(line).count(), 1, "{line}: {ran}");
         }
+        // A failed task gets one more budget, not one after another.
+        let ran = garden.gardener(&["--keep-going", "--jobs", jobs, "--max-retries", "1", "--retry-failed"]).expect(1);
+        assert_eq!(ran.stdout.matches("F001 failed after 2 attempts").count(), 1, "{ran}");
         // Without it nothing is started after a failure.
         let garden = Garden::new(&Tree::of(&["F001", "T002"]));
         garden.agent(FAILS, APPROVES);

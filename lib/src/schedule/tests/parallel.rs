@@ -266,3 +266,24 @@ fn a_red_gate_ends_a_run_that_keeps_going() {
     schedule.update(&world.progress(), &id("p"));
     assert_eq!(schedule.starts(&BTreeSet::new(), 4), [NextAction::GateRed(id("p"))]);
 }
+
+#[test]
+fn a_retried_task_that_fails_again_is_not_retried_twice() {
+    let tree = tree(&["A - -", "B - -"], None);
+    let mut world = World::default();
+    world.fail(&tree, "A", 5);
+    let limits = ScheduleOptions { keep_going: true, retry_failed: true, ..ScheduleOptions::default() };
+    for retry in [5, 6] {
+        let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
+        assert_eq!(starts(&schedule, &[], 4), ["work A", "work B"]);
+        world.attempt("A", retry, &[(StepKind::Implement, true), (StepKind::Test, false)]);
+        world.on_branch("A", StepKind::Complete, false, retry);
+        world.land(&tree, &id("A"));
+        if retry == 6 {
+            schedule.renew(&world.progress());
+        } else {
+            schedule.update(&world.progress(), &id("A"));
+        }
+        assert_eq!(starts(&schedule, &[], 4), ["work B"]);
+    }
+}
