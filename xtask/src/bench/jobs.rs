@@ -35,7 +35,7 @@ echo done > \"$file\"
 
 /// What a run took.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct JobsRun {
     /// Seconds.
     wall: f64,
     /// Milliseconds, of the program and everything it started.
@@ -47,7 +47,7 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     let tasks = options.tasks.unwrap_or(if options.quick { 3 * JOBS } else { TASKS });
     println!("{tasks} tasks whose agent takes 1 s and whose test is `{TEST}`; repository of {FILES} files");
     println!("{:<12} {:>10} {:>14} {:>14}", "", "wall, s", "wall/task, ms", "CPU/task, ms");
-    let [one, several] = [1, JOBS].map(|jobs| -> Result<Run, Box<dyn Error>> {
+    let [one, several] = [1, JOBS].map(|jobs| -> Result<JobsRun, Box<dyn Error>> {
         let run = garden(pleach, tasks, jobs)?;
         let each = tasks as f64;
         let name = format!("--jobs {jobs}");
@@ -62,7 +62,7 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
 }
 
 /// Works a tree of tasks that do not depend on each other.
-fn garden(pleach: &Path, tasks: usize, jobs: usize) -> Result<Run, Box<dyn Error>> {
+fn garden(pleach: &Path, tasks: usize, jobs: usize) -> Result<JobsRun, Box<dyn Error>> {
     let world = World::new()?;
     let repo = files::repository(&world, "repo", FILES)?;
     std::fs::write(repo.join("task-tree.json"), tree(tasks).to_string())?;
@@ -82,7 +82,7 @@ fn garden(pleach: &Path, tasks: usize, jobs: usize) -> Result<Run, Box<dyn Error
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{landed} of {tasks} tasks landed: {}\n{said}", output.status).into());
     }
-    Ok(Run { wall, cpu })
+    Ok(JobsRun { wall, cpu })
 }
 
 /// Tasks that each write a file of their own.

@@ -36,7 +36,7 @@ enum Order {
 
 /// What a run took.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct AgentsRun {
     turns: usize,
     /// Seconds.
     wall: f64,
@@ -46,7 +46,7 @@ struct Run {
     peak: f64,
 }
 
-impl Run {
+impl AgentsRun {
     fn cpu_per_turn(&self) -> f64 {
         self.cpu / self.turns as f64
     }
@@ -79,7 +79,7 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
             "{name:<24} {:>10.2} {:>14.1} {:>14.2} {:>12.1}",
             of(runs, |run| run.wall),
             of(runs, |run| run.wall * 1e3 / turns),
-            of(runs, Run::cpu_per_turn),
+            of(runs, AgentsRun::cpu_per_turn),
             of(runs, |run| run.peak)
         );
     }
@@ -87,12 +87,12 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     let mut verdicts = Verdicts::default();
     let ratio = of(&row, |run| run.wall) / of(&few, |run| run.wall);
     println!("{FEW} at once: {ratio:.1} × faster than in a row, {:.2} × the CPU per turn", {
-        of(&few, Run::cpu_per_turn) / of(&row, Run::cpu_per_turn)
+        of(&few, AgentsRun::cpu_per_turn) / of(&row, AgentsRun::cpu_per_turn)
     });
     println!("{many} at once: {:.2} × the CPU per turn of {FEW}", {
-        of(&all, Run::cpu_per_turn) / of(&few, Run::cpu_per_turn)
+        of(&all, AgentsRun::cpu_per_turn) / of(&few, AgentsRun::cpu_per_turn)
     });
-    verdicts.at_most(&format!("CPU per turn, {many} agents at once"), of(&all, Run::cpu_per_turn), CPU_MS, " ms");
+    verdicts.at_most(&format!("CPU per turn, {many} agents at once"), of(&all, AgentsRun::cpu_per_turn), CPU_MS, " ms");
     if many > 1 {
         let each = (of(&all, |run| run.peak) - of(&one, |run| run.peak)) / (many - 1) as f64;
         verdicts.at_most(&format!("memory of each of {many} agents at once"), each, MEMORY_MB, " MB");
@@ -100,12 +100,12 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     Ok(verdicts)
 }
 
-fn of(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
+fn of(runs: &[AgentsRun], value: impl Fn(&AgentsRun) -> f64) -> f64 {
     median(runs.iter().map(value).collect())
 }
 
 /// Runs a pipeline of so many agents and looks at the process at each of its turns.
-fn work(pleach: &Path, order: Order, agents: usize) -> Result<Run, Box<dyn Error>> {
+fn work(pleach: &Path, order: Order, agents: usize) -> Result<AgentsRun, Box<dyn Error>> {
     let world = World::new()?;
     let repo = files::repository(&world, "repo", FILES)?;
     std::fs::write(repo.join("pleach.yaml"), "agent: builtin\nproviders: {script: {file: script.yaml}}\n")?;
@@ -128,7 +128,7 @@ fn work(pleach: &Path, order: Order, agents: usize) -> Result<Run, Box<dyn Error
     if !status.success() || turns != agents * (WRITING + 1) {
         return Err(format!("{turns} turns of {agents} agents: {status}").into());
     }
-    Ok(Run { turns, wall, cpu, peak })
+    Ok(AgentsRun { turns, wall, cpu, peak })
 }
 
 /// What every agent does: it writes files of its own, one per turn.
