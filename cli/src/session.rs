@@ -327,7 +327,7 @@ fn summary(
     let mut out = Out::new();
     let id = session.id();
     let took = duration(took);
-    let turns = counted(session.state().turns, "turn");
+    let turns = counted(session.turns(), "turn");
     let spent = spent(&session.spent());
     let counted = format!("{turns}, {spent}, {took}");
     let head = |word: &str| style::standing(word);

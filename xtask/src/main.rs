@@ -25,6 +25,8 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench gateway [--calls 2000] [--streams 100]
        cargo xtask bench nodes [--nodes 1000]
        cargo xtask bench tree [--tree-sizes 10,100,300,1000]
+       cargo xtask bench parallel [--agents 50] [--quick]
+       cargo xtask bench jobs [--tasks 40] [--quick]
        cargo xtask bench validate [--nodes 2000]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
 docs/performance.md says what the benchmarks measure.";

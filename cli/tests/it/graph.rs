@@ -50,6 +50,78 @@ fn text_lists_nodes_in_run_order_with_edges() {
     "#);
 }
 
+const FAN_OUT: &str = r#"digraph both {
+    start [shape=Mdiamond]
+    fork [shape=component]
+    api [label="Write the API"]
+    docs [label="Write the page"]
+    tests [shape=tripleoctagon]
+    inner [shape=component]
+    unit
+    whole
+    check [shape=parallelogram, tool_command="make docs"]
+    join [shape=tripleoctagon]
+    exit [shape=Msquare]
+    start -> fork
+    fork -> api -> join
+    fork -> docs -> check -> join
+    check -> docs [condition="outcome=fail"]
+    fork -> inner [condition="context.tests=yes"]
+    inner -> unit -> tests
+    inner -> whole -> tests
+    tests -> join
+    join -> exit
+}
+"#;
+
+#[test]
+fn text_indents_branches_below_their_fan_out() {
+    let env = TestEnv::new();
+    env.write("both.dot", FAN_OUT);
+    insta::assert_snapshot!(env.pleach(&["graph", "both.dot"]), @"
+    exit: 0
+    --- stdout
+    both
+
+    start (start)
+      → fork
+    fork (fan-out)
+      ├ api  Write the API (agent)
+      │   ⇥ join
+      ├ docs  Write the page (agent)
+      │   → check
+      │ check  make docs (command)
+      │   ⇥ join
+      │   → docs   when outcome=fail   ↺
+      └ inner (fan-out)   when context.tests=yes
+          ├ unit (agent)
+          │   ⇥ tests
+          └ whole (agent)
+              ⇥ tests
+        tests (fan-in)
+          ⇥ join
+    join (fan-in)
+      → exit
+    exit (exit)
+    ");
+}
+
+#[test]
+fn a_picture_has_the_branches_side_by_side() {
+    let env = TestEnv::new();
+    for (flow, beside) in [("TB", [1, 0]), ("LR", [0, 1])] {
+        env.write("both.dot", FAN_OUT.replace("digraph both {", &format!("digraph both {{ rankdir={flow}")));
+        let svg = env.pleach(&["graph", "both.dot", "--format", "svg"]).expect(0).stdout;
+        let picture = Picture::read(&svg);
+        for siblings in [["api", "docs"], ["unit", "whole"]] {
+            let [one, other] = siblings.map(|id| picture.nodes[id].center());
+            let [in_row, apart] = beside.map(|way| (one[way] - other[way]).abs());
+            assert!(in_row < 1.0, "{flow}: {siblings:?} are not in one row: {svg}");
+            assert!(apart > 20.0, "{flow}: {siblings:?} are not beside each other: {svg}");
+        }
+    }
+}
+
 #[test]
 fn dot_lays_defaults_into_the_nodes() {
     let env = TestEnv::new();
@@ -289,6 +361,16 @@ struct Picture {
 struct DrawnNode {
     shape: String,
     inside: String,
+}
+
+impl DrawnNode {
+    /// The middle of a node that is drawn as a box.
+    fn center(&self) -> [f64; 2] {
+        let rect = Regex::new(r#"<rect class="shape" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)""#);
+        let found = rect.expect("a pattern").captures(&self.inside).expect("a box").extract::<4>().1;
+        let [x, y, width, height] = found.map(|number| number.parse::<f64>().expect("a number"));
+        [x + width / 2.0, y + height / 2.0]
+    }
 }
 
 impl Picture {

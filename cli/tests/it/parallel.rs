@@ -252,3 +252,20 @@ fn rm_removes_the_branches_of_a_fan_out() {
     let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
     assert_eq!(env.git(&["show", &format!("{}:b2.txt", kept.lines().next().expect("what b made"))]), "b");
 }
+
+#[test]
+fn the_result_counts_turns_and_tokens_of_every_branch() {
+    let env = TestEnv::with_repo();
+    let step =
+        "tools: [{write_file: {file_path: \"{{node}}.txt\", content: x}}]\n        usage: {input: 100, output: 10}";
+    env.script(&format!(
+        "scripts:\n  - name: all\n    steps:\n      - {step}\n      - {{text: done, usage: {{input: 5}}}}\n"
+    ));
+    let body = " a [prompt=A]\n b [prompt=B]\n c [prompt=C]\n look [shape=hexagon]\n".to_owned()
+        + " join -> look\n look -> c [label=Yes]\n c -> exit";
+    let paused = env.run(&fan("counted", "", &["a", "b"], &body), &[]).expect(4);
+    assert!(paused.stdout.contains("(4 turns, 230 tokens, "), "{paused}");
+    // Branches that ended before a resume count as well.
+    let done = env.resume(&["--answer", "look=Yes"]).expect(0);
+    assert!(done.stdout.contains("(6 turns, 345 tokens, "), "{done}");
+}

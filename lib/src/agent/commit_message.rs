@@ -2,7 +2,7 @@
 
 use super::imperative::{imperative, is_imperative};
 use super::intent::sentences;
-use crate::ids::RepoPath;
+use crate::ids::{ContextId, RepoPath};
 use crate::text::{counted, first_line};
 
 /// The most characters of a first line.
@@ -24,6 +24,27 @@ const PATHS: usize = 10;
 pub fn commit_message(intent: &str, paths: &[RepoPath], are_new: bool) -> String {
     let words = clean(intent);
     let subject = spoken(&words).unwrap_or_else(|| subject_of_paths(paths, are_new));
+    with_body(subject, &words, paths)
+}
+
+/// The same for work on a merge conflict: unless the agent `is_speaking` of it, it is named after the branch and its
+/// conflicting files. A change without paths is that of the marks alone.
+pub(crate) fn resolution_message(
+    (intent, is_speaking): (&str, bool),
+    (branch, conflicting): (&ContextId, &[RepoPath]),
+    paths: &[RepoPath],
+    are_new: bool,
+) -> String {
+    let files: Vec<&RepoPath> = conflicting.iter().filter(|path| paths.is_empty() || paths.contains(path)).collect();
+    if files.is_empty() {
+        return commit_message(intent, paths, are_new);
+    }
+    let (words, does) = (clean(intent), if paths.is_empty() { "Mark" } else { "Resolve" });
+    let subject = spoken(&words).filter(|_| is_speaking).unwrap_or_else(|| subject_of_conflict(does, branch, &files));
+    with_body(subject, &words, paths)
+}
+
+fn with_body(subject: String, words: &str, paths: &[RepoPath]) -> String {
     let mut body = Vec::new();
     let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let said_all = plain.trim_end_matches(['.', '!']) == subject;
@@ -266,6 +287,15 @@ fn subject_of_paths(paths: &[RepoPath], are_new: bool) -> String {
     }
 }
 
+fn subject_of_conflict(does: &str, branch: &ContextId, files: &[&RepoPath]) -> String {
+    let names = files.iter().map(|path| shown(path)).collect::<Vec<_>>().join(", ");
+    let count = counted(files.len(), "file");
+    let candidates =
+        [format!("{does} the conflict of {branch} in {names}"), format!("{does} the conflict of {branch} in {count}")];
+    let fits = |text: &String| text.chars().count() <= SUBJECT && guard(text) == *text;
+    candidates.into_iter().find(fits).unwrap_or_else(|| format!("{does} a conflict in {count}"))
+}
+
 /// The deepest directory that holds all paths, if it is not the root.
 fn common_directory(paths: &[RepoPath]) -> Option<Vec<u8>> {
     let parts = |path: &RepoPath| {
@@ -325,6 +355,22 @@ mod tests {
 
     fn subject(intent: &str) -> String {
         commit_message(intent, &paths(&["src/a.rs"]), false).lines().next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn work_on_a_conflict_names_branch_and_files() {
+        let (branch, conflicting) = (ContextId::new("b").unwrap(), paths(&["a.txt", "src/b.rs"]));
+        let subject = |intent: &str, names: &[&str]| {
+            let message = resolution_message((intent, true), (&branch, &conflicting), &paths(names), false);
+            message.lines().next().unwrap().to_owned()
+        };
+        assert_eq!(subject("", &[]), "Mark the conflict of b in a.txt, src/b.rs");
+        assert_eq!(subject("", &["a.txt", "c.txt"]), "Resolve the conflict of b in a.txt");
+        assert_eq!(subject("", &["c.txt"]), "Update c.txt");
+        assert_eq!(subject("Keep both greetings.", &["a.txt"]), "Keep both greetings");
+        let long = paths(&["x".repeat(80).as_str()]);
+        let message = resolution_message(("Write x", false), (&branch, &long), &long, false);
+        assert!(message.starts_with("Resolve the conflict of b in 1 file\n"), "{message}");
     }
 
     #[test]

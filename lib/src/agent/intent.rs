@@ -32,6 +32,11 @@ pub(super) fn intent_of(said: &str, calls: &[ToolCall]) -> String {
     }
 }
 
+/// Whether an intent is in the agent's own words, rather than what its tools did.
+pub(crate) fn is_in_words(intent: &str, calls: &[ToolCall]) -> bool {
+    !done_by(calls).starts_with(intent)
+}
+
 /// Cuts a text after `.`, `!` and `?` that end a sentence, and at line ends. A dot inside `src/a.rs` ends nothing.
 pub(super) fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;

@@ -9,6 +9,7 @@ use super::context::{Context, NodeBegin, NodeEnd, begin_node, end_node, recordin
 use super::executor::{AssignedWork, Assignment, Conversation, NodeStart};
 use super::fork::{ForkOrigin, begin_fork};
 use super::locks::worktree_lock;
+use super::recorded::recorded_state;
 use super::worker::NodeFinished;
 use super::{Error, remove};
 use crate::budget::Allowance;
@@ -16,14 +17,14 @@ use crate::clock;
 use crate::engine::budget::BudgetVerdict;
 use crate::event::{
     ContextForked, Event, ForkKind, Outcome, ParallelBranch, ParallelBranchCompleted, ParallelCompleted,
-    ParallelStarted, PipelineCancelled, Recorded, Status, WarningCode,
+    ParallelStarted, PipelineCancelled, Recorded, Snapshot, Status, WarningCode,
 };
 use crate::ids::{BranchName, ContextId, RepoName};
 use crate::plan::join_point::{is_read_only, join_of};
 use crate::plan::pipeline::{HandlerKind, Node};
-use crate::record::Batch;
+use crate::record::{self, Batch, History};
 use crate::route;
-use crate::state::{FanOut, State, Visit};
+use crate::state::{Branch, FanOut, State, Visit};
 use crate::text::listed;
 
 /// What became of a fan-out that was to be started.
@@ -184,10 +185,10 @@ pub(super) fn end(
         return Err(Error::Worker { node: node.id.clone(), why: "a fan-out without branches".into() });
     };
     if !fan_out.is_over {
-        let count = |is: &dyn Fn(&crate::state::Branch) -> bool| {
+        let count = |is: &dyn Fn(&Branch) -> bool| {
             u32::try_from(fan_out.branches.iter().filter(|branch| is(branch)).count()).unwrap_or(u32::MAX)
         };
-        let stopped = |branch: &crate::state::Branch| branch.ended.as_ref().is_some_and(|ended| ended.stopped);
+        let stopped = |branch: &Branch| branch.ended.as_ref().is_some_and(|ended| ended.stopped);
         let completed = ParallelCompleted {
             node_id: node.id.clone(),
             visit: visit.visit,
@@ -228,17 +229,16 @@ pub(super) fn clean_up(context: &mut Context) -> Result<(), Error> {
     let Some(fan_out) = state.fan_out.as_ref().filter(|fan_out| fan_out.is_joined && state.conflicts.is_empty()) else {
         return Ok(());
     };
-    for branch in fan_out.branches.iter().filter(|branch| !branch.of.read_only) {
+    for (branch, work) in closed_branches(context, fan_out)? {
         for repo in state.branches.keys() {
-            let path = worktrees::copy_path_of(context, &branch.of.context, repo);
+            let path = worktrees::copy_path_of(context, &branch, repo);
             if !path.is_dir() {
                 continue;
             }
             // The record of the join comes first: until then a crash may need the worktree.
             recording::flush(context)?;
-            let work = branch.ended.as_ref().and_then(|ended| ended.work.get(repo)).copied();
             let (handle, copied_in) = (context.plan.repos.get(repo), context.engine.worktrees.never_commit());
-            let Some(handle) = handle else { continue };
+            let (Some(handle), work) = (handle, work.get(repo).copied()) else { continue };
             if let Err(error) = remove::remove_branch_worktree(handle, &context.plan.id, work, &copied_in, &path) {
                 let text = format!("cannot remove worktree `{}`: {error}", path.display());
                 context.warnings.push(WarningCode::WorktreeStays.with(text));
@@ -246,4 +246,29 @@ pub(super) fn clean_up(context: &mut Context) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The branches of a fan-out that have worktrees, with their newest commits. Of a branch that was stopped, those it was
+/// running itself are among them: nobody else would bring them together.
+fn closed_branches(context: &Context, fan_out: &FanOut) -> Result<Vec<(ContextId, Snapshot)>, Error> {
+    let writing = |fan_out: &FanOut| -> Vec<Branch> {
+        fan_out.branches.iter().filter(|branch| !branch.of.read_only).cloned().collect()
+    };
+    let (mut next, mut found) = (writing(fan_out), Vec::new());
+    while let Some(Branch { of, ended }) = next.pop() {
+        if let Some(ended) = ended.filter(|ended| !ended.stopped) {
+            found.push((of.context, ended.work));
+            continue;
+        }
+        let history = match History::newest_in(&context.repo, &context.plan.id, &of.context) {
+            Ok(history) => history,
+            // It was forked and never started.
+            Err(record::Error::Missing { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let state = recorded_state(&history, &context.plan.pipeline)?;
+        next.extend(state.fan_out.iter().filter(|inner| !inner.is_over).flat_map(writing));
+        found.push((of.context, state.work));
+    }
+    Ok(found)
 }

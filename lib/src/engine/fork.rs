@@ -55,15 +55,15 @@ fn is_open(fan_out: Option<&FanOut>, context: &ContextId) -> bool {
     open.and_then(|fan_out| fan_out.branch(context)).is_some_and(|branch| branch.ended.is_none())
 }
 
-/// Counts what a context has spent that has ended, and those forked from it.
+/// Counts turns and spending of a context that has ended, and those forked from it.
 fn close_fork(session: &mut Session, context: &ContextId) -> Result<(), Error> {
     let mut closed = vec![context.clone()];
     while let Some(context) = closed.pop() {
         match History::newest_in(&session.repo, &session.plan.id, &context) {
             Ok(history) => {
                 let state = recorded_state(&history, &session.plan.pipeline)?;
-                closed.extend(state.forks.keys().cloned());
-                session.count_closed(context, state.spent);
+                session.count_closed(context, &state);
+                closed.extend(state.forks.into_keys());
             }
             // It was forked and never started.
             Err(record::Error::Missing { .. }) => {}

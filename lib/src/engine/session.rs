@@ -34,16 +34,29 @@ pub struct Session {
     /// The context that decides whether the session continues.
     root: ContextId,
     contexts: BTreeMap<ContextId, Context>,
-    /// Spending of contexts that are away.
-    away: BTreeMap<ContextId, Spent>,
-    /// Spending of contexts that have ended.
-    closed: BTreeMap<ContextId, Spent>,
+    /// Totals of contexts that are away.
+    away: BTreeMap<ContextId, ContextTotals>,
+    /// Totals of contexts that have ended.
+    closed: BTreeMap<ContextId, ContextTotals>,
     /// Held as long as this process may write to the session.
     pub(super) lock: Lock,
     /// The spending of the tree run it is part of.
     pub(super) run_ledger: Option<RunLedger>,
     /// The limit that stopped it.
     pub(super) over: Option<Exceeded>,
+}
+
+/// What counts of a context that is not at hand.
+#[derive(Debug)]
+struct ContextTotals {
+    turns: u64,
+    spent: Spent,
+}
+
+impl ContextTotals {
+    fn of(state: &State) -> Self {
+        Self { turns: state.turns, spent: state.spent.clone() }
+    }
 }
 
 impl Session {
@@ -137,7 +150,7 @@ impl Session {
     /// Removes a context while it is away.
     pub(super) fn take(&mut self, id: &ContextId) -> Context {
         let context = self.contexts.remove(id).expect("contexts are sent away when they are here");
-        self.away.insert(id.clone(), context.state.spent.clone());
+        self.away.insert(id.clone(), ContextTotals::of(&context.state));
         context
     }
 
@@ -152,22 +165,26 @@ impl Session {
         self.contexts.contains_key(id)
     }
 
-    /// Counts the spending of a context that has ended.
-    pub(super) fn count_closed(&mut self, id: ContextId, spent: Spent) {
-        self.closed.insert(id, spent);
+    /// Counts the turns and the spending of a context that has ended.
+    pub(super) fn count_closed(&mut self, id: ContextId, state: &State) {
+        self.closed.insert(id, ContextTotals::of(state));
     }
 
     /// Closes a context that has ended.
     pub(super) fn close(&mut self, id: &ContextId) {
         if let Some(context) = self.contexts.remove(id) {
-            self.count_closed(id.clone(), context.state.spent.clone());
+            self.count_closed(id.clone(), &context.state);
         }
     }
 
     /// The spending of each context.
     pub(super) fn spendings(&self) -> impl Iterator<Item = &Spent> {
         let here = self.contexts.values().map(|context| &context.state.spent);
-        here.chain(self.away.values()).chain(self.closed.values())
+        here.chain(self.elsewhere().map(|totals| &totals.spent))
+    }
+
+    fn elsewhere(&self) -> impl Iterator<Item = &ContextTotals> {
+        self.away.values().chain(self.closed.values())
     }
 
     /// The root context alone, once the session has nothing else to do.
@@ -263,6 +280,12 @@ impl Session {
     /// Takes the warnings not yet reported.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         self.contexts.values_mut().flat_map(Context::take_warnings).collect()
+    }
+
+    /// The number of turns of all its contexts.
+    pub fn turns(&self) -> u64 {
+        let here = self.contexts.values().map(|context| context.state.turns);
+        here.chain(self.elsewhere().map(|totals| totals.turns)).sum()
     }
 
     /// The total spending of its contexts.

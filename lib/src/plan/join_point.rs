@@ -12,6 +12,13 @@ pub(crate) fn join_of<'p>(pipeline: &'p Pipeline, fan_out: &NodeId) -> Option<&'
     JoinSearch { pipeline, open: BTreeSet::new() }.join_of(fan_out)
 }
 
+impl Pipeline {
+    /// Where the branches of a fan-out join; none where they do not.
+    pub fn join_of(&self, fan_out: &NodeId) -> Option<&NodeId> {
+        join_of(self, fan_out)
+    }
+}
+
 /// The nodes a branch can visit, from its first one until the join.
 pub(crate) fn branch_nodes<'p>(pipeline: &'p Pipeline, first: &'p NodeId, join: Option<&NodeId>) -> Vec<&'p Node> {
     let (mut seen, mut open, mut nodes) = (BTreeSet::from([first]), vec![first], Vec::new());

@@ -5,8 +5,11 @@ mod cost;
 mod cpu;
 mod files;
 mod gateway;
+mod jobs;
+mod memory;
 mod nodes;
 mod options;
+mod parallel;
 mod porcelain;
 mod samples;
 mod scan;
@@ -42,7 +45,9 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
         "gateway" => gateway::run(&pleach()?, &options)?,
+        "jobs" => jobs::run(&pleach()?, &options)?,
         "nodes" => nodes::run(&pleach()?, &options)?,
+        "parallel" => parallel::run(&pleach()?, &options)?,
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach()?, &options)?,
         "validate" => validate::run(&pleach()?, &options)?,

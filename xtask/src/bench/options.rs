@@ -15,14 +15,18 @@ pub struct Options {
     pub nodes: Option<usize>,
     /// Commits of the generated history.
     pub commits: usize,
-    /// Tasks whose steps are among them.
-    pub tasks: usize,
+    /// Tasks of the generated history or tree, where it is not the usual number.
+    pub tasks: Option<usize>,
     /// Tasks of the generated trees.
     pub trees: Vec<usize>,
     /// Model calls one after the other.
     pub calls: usize,
     /// Model calls at once.
     pub streams: usize,
+    /// Agents at once.
+    pub agents: usize,
+    /// Less is asked for where nothing else says how much.
+    pub quick: bool,
 }
 
 impl Options {
@@ -34,29 +38,36 @@ impl Options {
             rounds: 15,
             nodes: None,
             commits: 100_000,
-            tasks: 1_000,
+            tasks: None,
             trees: vec![10, 100, 300, 1_000],
             calls: 2_000,
             streams: 100,
+            agents: 50,
+            quick: false,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value"));
             match *arg {
-                "--quick" => options = Self { sizes: vec![1_000, 5_000], turns: 600, rounds: 5, ..options },
+                "--quick" => options = options.quick(),
                 "--sizes" => options.sizes = numbers(value()?)?,
                 "--turns" => options.turns = number(value()?)?,
                 "--rounds" => options.rounds = number(value()?)?,
                 "--commits" => options.commits = number(value()?)?,
-                "--tasks" => options.tasks = number(value()?)?,
+                "--tasks" => options.tasks = Some(number(value()?)?),
                 "--tree-sizes" => options.trees = numbers(value()?)?,
                 "--calls" => options.calls = number(value()?)?,
                 "--streams" => options.streams = number(value()?)?,
+                "--agents" => options.agents = number(value()?)?,
                 "--nodes" => options.nodes = Some(number(value()?)?),
                 _ => return Err(crate::USAGE.into()),
             }
         }
         Ok(options)
+    }
+
+    fn quick(self) -> Self {
+        Self { sizes: vec![1_000, 5_000], turns: 600, rounds: 5, agents: 20, quick: true, ..self }
     }
 
     /// The tree that is judged: that of so many tasks, or the largest when there is none.

@@ -18,6 +18,9 @@ use super::world::World;
 
 const TREE: &str = "task-tree.json";
 
+/// Tasks whose steps are among the commits.
+const TASKS: usize = 1_000;
+
 /// Commits that came since the cache was written.
 const NEW: usize = 10;
 
@@ -30,7 +33,8 @@ pub fn run(options: &Options) -> Result<Verdicts, Box<dyn Error>> {
     let world = World::new()?;
     let dir = world.root().join("repo");
     world.git(world.root(), &["init", "--quiet", "repo"])?;
-    let messages = messages(options.commits, options.tasks);
+    let tasks = options.tasks.unwrap_or(TASKS);
+    let messages = messages(options.commits, tasks);
     let (old, new) = messages.split_at(messages.len() - NEW);
     world.git_reading(&dir, &["fast-import", "--quiet"], stream(old, 0).as_bytes())?;
     let repo = git::discover(&dir, &world.counted())?;
@@ -51,16 +55,15 @@ pub fn run(options: &Options) -> Result<Verdicts, Box<dyn Error>> {
         let first = cold.time(read)?;
         cache.restore()?;
         let again = warm.time(read)?;
-        check(&first, options.tasks)?;
+        check(&first, tasks)?;
         if first != again {
             return Err("the cache changed what was read".into());
         }
     }
     let ratio = cold.median() / walk.median().min(rev_walk.median());
     println!(
-        "{} commits, {} tasks, a cache of {} KB; median and best of {} rounds",
+        "{} commits, {tasks} tasks, a cache of {} KB; median and best of {} rounds",
         messages.len(),
-        options.tasks,
         cache.content.len() / 1024,
         walk.len()
     );

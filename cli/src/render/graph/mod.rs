@@ -52,6 +52,8 @@ struct Figure {
     /// What runs it.
     kind: HandlerKind,
     shape: Shape,
+    /// Where the branches of a fan-out join.
+    join: Option<usize>,
 }
 
 /// An edge between two nodes of the diagram.
@@ -80,11 +82,16 @@ impl Diagram {
                 restarts: edge.loop_restart,
             })
         };
+        let figure = |node: &Node| {
+            let is_fan_out = node.handler == HandlerKind::Parallel;
+            let join = if is_fan_out { pipeline.join_of(&node.id) } else { None };
+            Figure { join: join.and_then(|join| index.get(join).copied()), ..Figure::new(node) }
+        };
         Self {
             name: if pipeline.label.is_empty() { pipeline.id.clone() } else { one_line(&pipeline.label) },
             goal: one_line(&pipeline.goal),
             flow: flow(pipeline),
-            nodes: pipeline.nodes().iter().map(Figure::new).collect(),
+            nodes: pipeline.nodes().iter().map(figure).collect(),
             links: pipeline.edges().iter().filter_map(link).collect(),
         }
     }
@@ -133,7 +140,7 @@ impl Figure {
         };
         let label = if label.is_empty() { id.clone() } else { label };
         let command = command.map(one_line).filter(|command| !command.is_empty());
-        Self { label, id, command, kind: node.handler.clone(), shape }
+        Self { label, id, command, kind: node.handler.clone(), shape, join: None }
     }
 
     /// The label, where it says more than the id.

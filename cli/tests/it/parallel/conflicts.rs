@@ -108,7 +108,7 @@ fn a_person_resolves_a_conflict_at_a_gate() {
     env.resume(&["--answer", "look=Yes"]).expect(0);
     assert_eq!(env.committed("same.txt"), "by hand");
     let subjects = env.git(&["log", "-2", "--first-parent", "--format=%an: %s", &env.branch()]);
-    assert_eq!(subjects, "pleach: Merge branch b\nlook (human): Resolve the conflicts at look");
+    assert_eq!(subjects, "pleach: Merge branch b\nlook (human): Resolve the conflict of b in same.txt");
 }
 
 #[test]
@@ -121,6 +121,28 @@ fn an_agent_is_told_which_files_conflict() {
     assert_eq!(env.committed("same.txt"), "both");
     let asked = env.pleach(&["show", "main.1", "--json"]).expect(0).stdout;
     assert!(asked.contains("Merging the work of branch `b` left conflicts") && asked.contains("same.txt"), "{asked}");
+}
+
+#[test]
+fn commits_of_a_resolution_name_branch_and_files() {
+    let env = TestEnv::with_repo();
+    let steps = [
+        "tools: [{read_file: {file_path: same.txt}}]",
+        "tools: [{write_file: {file_path: same.txt, content: both}}]",
+        "{text: I keep both greetings., tools: [{write_file: {file_path: same.txt, content: all}}]}",
+        "text: done",
+    ];
+    let steps = steps.map(|step| format!("      - {step}\n")).concat();
+    env.script(&format!("model: m\nscripts:\n  - name: fix\n    steps:\n{steps}"));
+    env.run(&clash(&["a", "b"], " fix [prompt=\"Put it together\"]\n join -> fix -> exit"), &[]).expect(0);
+    let subjects = env.git(&["log", "-4", "--first-parent", "--format=%s", &env.branch()]);
+    let expected = [
+        "Merge branch b",
+        "Keep both greetings",
+        "Resolve the conflict of b in same.txt",
+        "Mark the conflict of b in same.txt",
+    ];
+    assert_eq!(subjects.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -92,3 +92,25 @@ fn parallel_with_worktrees() {
     assert_eq!(turns, ["a.1", "a.2", "b.1"]);
     assert_eq!(env.files(), ["README.md", "a1.txt", "a2.txt", "b1.txt"]);
 }
+
+#[test]
+fn a_stopped_branch_leaves_no_worktrees_of_its_own_branches() {
+    let env = TestEnv::with_repo();
+    let works = |id: &str| tool(id, &format!("echo {id} > {id}.txt; sleep 600"));
+    let at_work =
+        "until [ $(git worktree list --porcelain | grep -c '^worktree .*/inner-[xy]$') = 2 ]; do sleep 0.05; done";
+    let body = " inner [shape=component]\n meet [shape=tripleoctagon]\n".to_owned()
+        + &tool("before", "echo before > before.txt")
+        + &works("x")
+        + &tool("y", "echo y > y.txt")
+        + &tool("z", "sleep 600")
+        + &tool("quick", &format!("{at_work}; echo quick > quick.txt"))
+        + " inner -> y -> z -> meet\n join -> exit";
+    let dot = fan("race", ", join_policy=first_success", &["inner -> x -> meet", "quick"], &body);
+    let dot = dot.replace("start -> fork", "start -> before -> fork");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "before.txt", "quick.txt"]);
+    assert_eq!(linked(&env).len(), 1, "{:?}", linked(&env));
+    env.assert_no_process_left();
+    assert!(!env.git(&["branch", "--list", "*--inner-x"]).is_empty(), "what they committed stays");
+}

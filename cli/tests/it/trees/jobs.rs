@@ -122,6 +122,19 @@ fn jobs_need_branches_of_their_own() {
 }
 
 #[test]
+fn a_single_task_runs_in_a_slot_of_its_own() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.agent("pwd > where-$task.txt", APPROVES);
+    garden.env.pleach(&["-y", "garden", "--isolation", "task", "--task", "T002"]).expect(0);
+    assert_eq!(garden.completed(), ["T002"]);
+    let place = on_main(&garden, "where-T002.txt");
+    assert!(garden.env.git(&["worktree", "list", "--porcelain"]).contains(&format!("worktree {place}\n")), "{place}");
+    assert_ne!(place, garden.env.repo_path().display().to_string());
+    garden.gardener(&[]).expect(0);
+    assert_eq!(completed(&garden), set(&["T001", "T002"]));
+}
+
+#[test]
 fn a_killed_run_of_several_tasks_resumes_each() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.agent(&format!("echo $task >> $W/tmp/runs; {}; echo $task > $task.txt", meets(2)), APPROVES);

@@ -595,3 +595,34 @@ fn what_ends_an_attempt_after_a_failed_step_is_reported() {
     assert_eq!(garden.newest("main", "T001 failed").body, "");
     assert_eq!(ran.failed(), ("T001", 2, "lint failed: LINTSAYS (exit 1)"), "{ran}");
 }
+
+#[test]
+fn a_fan_out_in_the_pipeline_of_a_task() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -s api.txt -a -s docs.txt"]));
+    garden.commit(
+        "both.dot",
+        r#"digraph both {
+            start [shape=Mdiamond]
+            done [shape=Msquare]
+            fork [shape=component]
+            api [shape=parallelogram, tool_command="echo api >> api.txt"]
+            docs [shape=parallelogram, tool_command="echo docs >> docs.txt"]
+            join [shape=tripleoctagon]
+            implement [step=implement]
+            test [shape=parallelogram, step=test, write=false]
+            review [step=review, write=false]
+            start -> fork
+            fork -> api -> join
+            fork -> docs -> join
+            join -> implement -> test -> review -> done
+        }
+        "#,
+    );
+    garden.gardener(&["--pipeline", "both.dot"]).expect(0);
+    let steps = garden.told("main");
+    assert!(steps.contains(&"T001 test-pass".to_owned()) && steps.contains(&"T002 complete".to_owned()), "{steps:?}");
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.file("main", "api.txt"), "api\napi");
+    assert_eq!(garden.file("main", "docs.txt"), "docs\ndocs");
+    garden.env.assert_no_process_left();
+}

@@ -127,14 +127,13 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
 fn conflict_work(context: &Context, node: &Node, start: NodeStart) -> Option<ConflictWork> {
     let state = &context.state;
     let conflicts = state.next_conflict();
-    if conflicts.is_empty() || !route::resolves(node) {
-        return None;
-    }
+    let branch = conflicts.first().filter(|_| route::resolves(node))?.context.clone();
+    let paths = conflicts.iter().flat_map(|conflict| &conflict.paths).map(|path| path.path.clone()).collect();
     let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
     let lay = conflicts.iter().filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
     let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
     let join = state.fan_out.as_ref().map(|fan_out| fan_out.join.clone());
-    Some(ConflictWork { lay, gate: join.filter(|_| !state.has_later_conflicts()) })
+    Some(ConflictWork { branch, paths, lay, gate: join.filter(|_| !state.has_later_conflicts()) })
 }
 
 pub(in crate::engine) fn newest_record(context: &Context) -> CommitId {

@@ -6,7 +6,7 @@ use crate::budget::Allowance;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::preamble;
 use crate::event::Snapshot;
-use crate::ids::{CommitId, ContextId, NodeId, SessionId};
+use crate::ids::{CommitId, ContextId, NodeId, RepoPath, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, Node, Pipeline};
 use crate::route;
 use crate::state::{State, Visit};
@@ -42,6 +42,10 @@ pub struct Assignment {
 /// Merge conflicts for a node to resolve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConflictWork {
+    /// The branch whose work conflicts.
+    pub branch: ContextId,
+    /// The files in conflict.
+    pub paths: Vec<RepoPath>,
     /// Commits to merge into the worktrees before the node starts, with the conflicts marked in the files. Where a node has
     /// committed something since the conflict was found, the files stay as it left them.
     pub lay: Snapshot,

@@ -310,7 +310,7 @@ impl Executor {
             context: assignment.context,
             visit: assignment.visit,
             gate: assignment.resolves.as_ref().and_then(|conflicts| self.gate(conflicts)),
-            resolves: assignment.resolves.is_some(),
+            resolves: assignment.resolves,
             next_turn: assignment.next_turn,
             allowance: assignment.allowance,
             verdict: assignment.verdict,

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::cancel::NodeCancel;
 use super::collected::Collected;
 use super::simulation::{self, is_simulated};
-use super::worker::{NAMED, block, some};
+use super::worker::{NAMED, block, some, work_message};
 use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
-use crate::agent::{AgentError, AgentReply, End, Job, MessageInput, Turn, TurnVerdict, Turns, commit_message};
+use crate::agent::{AgentError, AgentReply, End, Job, MessageInput, Turn, TurnVerdict, Turns, is_in_words};
 use crate::budget::Amount;
 use crate::clock;
 use crate::engine::budget::BudgetVerdict;
@@ -381,15 +381,16 @@ pub(super) async fn report(
     let by = attribution(worker.engine.attribution, kind, &turn.model);
     let trailers = inferred.into_iter().chain(by).collect();
     let intent = worker.engine.redactor.text(&turn.intent).into_owned();
+    let in_words = is_in_words(&turn.intent, &turn.tool_calls);
     let mut changes = block(|| match worker.node.write {
         WritePolicy::Never => worker.workspace.unchanged(),
         _ => worker.workspace.scan(turn.writes.as_deref()),
     })?;
     let text = message(worker, &intent, &mut changes, &mut turn, unreported).await?;
     // Redacted whoever wrote it, so that commit and record agree.
-    let redactor = &worker.engine.redactor;
+    let (redactor, resolves) = (&worker.engine.redactor, worker.resolves.as_ref());
     let message = |paths: &[RepoPath], are_new: bool| {
-        let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths, are_new));
+        let text = text.clone().unwrap_or_else(|| work_message(resolves, (&intent, in_words), paths, are_new));
         redactor.text(&text).into_owned()
     };
     let author = Author { facts: worker.facts(&turn.model, &turn.provider), trailers, at, message: &message };

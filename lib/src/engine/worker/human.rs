@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::collected::Collected;
-use super::worker::block;
+use super::worker::{block, work_message};
 use super::{Effect, HumanEffect, Stopped, Worker};
 use crate::clock;
 use crate::engine::Engine;
@@ -58,7 +58,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         extra: Default::default(),
     };
     // A gate that was given conflicts to resolve: the person has edited the files.
-    let changes = match worker.resolves {
+    let changes = match worker.resolves.is_some() {
         true => Some(edits(worker)?),
         false => None,
     };
@@ -82,9 +82,10 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
 
 /// Commits what a person has changed in the worktrees.
 fn edits(worker: &mut Worker) -> Result<Changes, Stopped> {
-    let message = |_: &[RepoPath], _: bool| format!("Resolve the conflicts at {}", worker.node.id);
     let (facts, trailers, at) = (worker.facts("human", "local"), Vec::new(), clock::now());
     let mut changes = block(|| worker.workspace.scan(None))?;
+    let message =
+        |paths: &[RepoPath], are_new: bool| work_message(worker.resolves.as_ref(), ("", false), paths, are_new);
     let author = Author { facts, trailers, at, message: &message };
     block(|| worker.workspace.commit(&author, &mut changes))?;
     Ok(changes)

@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use super::cancel::NodeCancel;
 use super::collected::Collected;
 use super::{Stopped, TurnAnswer, WorkerReport};
-use crate::agent::WaitListener;
+use crate::agent::{WaitListener, commit_message, resolution_message};
 use crate::budget::Allowance;
 use crate::confined_fs::{self, ConfinedDir};
 use crate::engine::bounds::SandboxBounds;
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::place::moved_aside_warning;
-use crate::engine::executor::{Work, own_refs};
+use crate::engine::executor::{ConflictWork, Work, own_refs};
 use crate::engine::task::{StepReport, TaskJob};
 use crate::engine::{Engine, status_file};
 use crate::event::{Outcome, Snapshot, Status, Warning, WarningCode};
@@ -42,8 +42,8 @@ pub struct Worker {
     pub variables: Vec<(String, String)>,
     pub node: Node,
     pub visit: Visit,
-    /// It has merge conflicts to resolve.
-    pub resolves: bool,
+    /// The merge conflicts it has to resolve.
+    pub resolves: Option<ConflictWork>,
     /// The command that must succeed once it has.
     pub gate: Option<String>,
     pub workspace: Workspace,
@@ -56,6 +56,20 @@ pub struct Worker {
     pub scratch: Option<Scratch>,
     pub answers: mpsc::Receiver<TurnAnswer>,
     pub reports: mpsc::Sender<(ContextId, WorkerReport)>,
+}
+
+/// The message of a commit, from what is said of it. Without the agent's own words, the work on a merge conflict is named
+/// after it.
+pub(super) fn work_message(
+    resolves: Option<&ConflictWork>,
+    words: (&str, bool),
+    paths: &[RepoPath],
+    are_new: bool,
+) -> String {
+    match resolves {
+        Some(work) => resolution_message(words, (&work.branch, &work.paths), paths, are_new),
+        None => commit_message(words.0, paths, are_new),
+    }
 }
 
 impl Worker {
