@@ -43,6 +43,7 @@ codes! {
     AnswersUnreadable "answers-unreadable" Usage "the answers file cannot be used"
     AnswerUnknown "answer-unknown" Usage "an answer is not a choice at its gate"
     AnswerAmbiguous "answer-ambiguous" Usage "an answer matches several choices at its gate"
+    ConflictsLeft "conflicts-left" WaitsForPerson "a gate was answered before its merge conflicts were resolved"
     NoSuchGate "no-such-gate" Usage "an answer is for a gate the pipeline does not have"
     InputMalformed "input-malformed" Usage "an input is not written as KEY=VALUE"
     NameInvalid "name-invalid" Usage "a name cannot be used as one"

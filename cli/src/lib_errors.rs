@@ -36,6 +36,8 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         }
         Error::Secret { .. } | Error::Token { .. } => advised(Code::SecretFound, error),
         Error::Name(_) => advised(Code::NameInvalid, error),
+        Error::ConflictsLeft { .. } => plain(Code::ConflictsLeft, error)
+            .hint("edit these files in the session's worktree, as `pleach status SESSION` names it, then answer again"),
         Error::UnknownAnswer { .. } => plain(Code::AnswerUnknown, error).hint("answer with one of the choices"),
         Error::AmbiguousAnswer { tells_apart, .. } => {
             plain(Code::AnswerAmbiguous, error).hint(format!("answer with {tells_apart} of the one you mean"))

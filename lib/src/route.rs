@@ -13,7 +13,7 @@ use crate::ids::{ContextId, NodeId, RepoPath};
 use crate::plan::OF_TASKS;
 use crate::plan::condition::Condition;
 use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline, WritePolicy};
-use crate::state::{Phase, Position, State, Visit, result_digest};
+use crate::state::{Branch, FanOut, Phase, Position, State, Visit, result_digest};
 use crate::text::named;
 
 pub(crate) use fan_out::{BEST_ID, BEST_OUTCOME, FanOutVerdict, MERGE_CONFLICTS, ranked, verdict};
@@ -107,11 +107,71 @@ fn route(
     outcome: &Outcome,
     left: AttemptOutput<'_>,
 ) -> Route {
+    let route = chosen_route(pipeline, state, (node, attempts), outcome, left);
+    match unresolved(pipeline, state, (node, outcome), &route) {
+        Some(reason) => Route::Fail { reason },
+        None => route,
+    }
+}
+
+/// The conflicts that are open once a node has ended, in words. Those it has found itself are not recorded yet.
+fn open_conflicts(state: &State, node: &Node, outcome: &Outcome) -> Vec<String> {
+    if matches!(node.handler, HandlerKind::Parallel | HandlerKind::FanIn)
+        && let Some(Value::Array(found)) = outcome.context_updates.get(MERGE_CONFLICTS)
+    {
+        let path = |path: &Value| format!("`{}`", path["path"].as_str().unwrap_or_default());
+        let of = |conflict: &Value| {
+            let paths: Vec<String> = conflict["paths"].as_array().into_iter().flatten().map(path).collect();
+            format!("branch `{}` in {}", conflict["branch"].as_str().unwrap_or_default(), paths.join(", "))
+        };
+        return found.iter().map(of).collect();
+    }
+    if resolves(node) && outcome.status.is_success() {
+        return Vec::new();
+    }
+    let of = |conflict: &WorktreeMergeConflict| {
+        let paths: Vec<RepoPath> = conflict.paths.iter().map(|path| path.path.clone()).collect();
+        format!("branch `{}` in {}", conflict.context, named(&paths))
+    };
+    state.conflicts.iter().map(of).collect()
+}
+
+/// Whether a node asks for the newest fan-out to be repeated, and with it what could not be merged.
+pub(crate) fn repeats_fan_out(state: &State, outcome: &Outcome) -> bool {
+    let is_it = |fan_out: &FanOut| outcome.suggested_next_ids.iter().any(|id| *id == fan_out.node.as_str());
+    state.fan_out.as_ref().is_some_and(is_it)
+}
+
+/// Why a run with open conflicts cannot go on: neither the branches that would start there nor those it would join have
+/// what is in conflict. The fan-out they come from may be repeated.
+fn unresolved(pipeline: &Pipeline, state: &State, (node, outcome): (&Node, &Outcome), route: &Route) -> Option<String> {
+    let again = state.fan_out.as_ref().map(|fan_out| &fan_out.node);
+    let forks =
+        |to: &NodeId| again != Some(to) && pipeline.node(to).is_some_and(|node| node.handler == HandlerKind::Parallel);
+    let leaves = match route {
+        Route::Join { .. } | Route::Complete => true,
+        Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to } => {
+            forks(to)
+        }
+        Route::Retry | Route::Fail { .. } => false,
+    };
+    let conflicts = if leaves { open_conflicts(state, node, outcome) } else { Vec::new() };
+    (!conflicts.is_empty()).then(|| format!("unresolved merge conflict: {}", conflicts.join("; ")))
+}
+
+fn chosen_route(
+    pipeline: &Pipeline,
+    state: &State,
+    (node, attempts): (&Node, u32),
+    outcome: &Outcome,
+    left: AttemptOutput<'_>,
+) -> Route {
     if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
     }
     // More of what was merged is in conflict: the same node is to resolve that, too.
-    if resolves(node) && outcome.status.is_success() && state.has_later_conflicts() {
+    if resolves(node) && outcome.status.is_success() && state.has_later_conflicts() && !repeats_fan_out(state, outcome)
+    {
         return Route::Edge { to: node.id.clone() };
     }
     if is_looping(pipeline, state, node, outcome, left) {
@@ -361,17 +421,9 @@ pub(crate) fn text_of(value: &Value) -> String {
 
 /// At the exit every gate the run has reached must be satisfied, and one that sent it back must have run again.
 fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -> Route {
-    // What a branch says of its gates counts once it is joined.
-    if state.is_branch {
+    // What a branch says of its gates counts once it is joined. No gate is asked while conflicts are open.
+    if state.is_branch || !state.conflicts.is_empty() {
         return Route::Complete;
-    }
-    if !state.conflicts.is_empty() {
-        let of = |conflict: &WorktreeMergeConflict| {
-            let paths: Vec<RepoPath> = conflict.paths.iter().map(|path| path.path.clone()).collect();
-            format!("branch `{}` in {}", conflict.context, named(&paths))
-        };
-        let conflicts: Vec<String> = state.conflicts.iter().map(of).collect();
-        return Route::Fail { reason: format!("unresolved merge conflict: {}", conflicts.join("; ")) };
     }
     if outcome.status == Status::Fail {
         return Route::Fail { reason: outcome.failure_reason.clone().unwrap_or_else(|| "the exit failed".into()) };
@@ -402,6 +454,12 @@ fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -
 pub fn failed_node<'a>(pipeline: &'a Pipeline, state: &State, node: &'a Node) -> &'a Node {
     match node.handler {
         HandlerKind::Exit => unsatisfied_gate(pipeline, state).unwrap_or(node),
+        // Without branches that succeeded it has nothing to bring together.
+        HandlerKind::FanIn => {
+            let failed = |fan_out: &&FanOut| !fan_out.branches.iter().any(Branch::has_succeeded);
+            let fan_out = state.fan_out.as_ref().filter(failed);
+            fan_out.and_then(|fan_out| pipeline.node(&fan_out.node)).unwrap_or(node)
+        }
         _ => node,
     }
 }

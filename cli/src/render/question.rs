@@ -4,7 +4,7 @@ use pleach::engine::{Question, ReviewedWork};
 use pleach::event::HumanInteraction;
 use pleach::git::FileStat;
 use pleach::plan::pipeline::QuestionKind;
-use pleach::text::{counted, shorten};
+use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
 use super::duration;
@@ -71,6 +71,10 @@ pub fn judged(work: &ReviewedWork) -> String {
         }
     }
     text.push_str(&changes(&work.changes));
+    if !work.conflicts.is_empty() {
+        let (files, place) = (listed(&work.conflicts, FILES), work.worktree.display());
+        text.push_str(&format!("  in conflict: {files}; resolve it in {place} before you answer\n"));
+    }
     text
 }
 

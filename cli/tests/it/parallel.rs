@@ -269,3 +269,11 @@ fn the_result_counts_turns_and_tokens_of_every_branch() {
     let done = env.resume(&["--answer", "look=Yes"]).expect(0);
     assert!(done.stdout.contains("(6 turns, 345 tokens, "), "{done}");
 }
+
+#[test]
+fn where_no_branch_succeeded_the_fan_out_runs_again() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "test -e tried; r=$?; touch tried; exit $r") + &tool("b", "exit 1") + " join -> exit";
+    let ran = env.run(&fan("all", "", &["a", "b"], &body), &[]).expect(1);
+    assert!(ran.stdout.contains("starts again at `fork`"), "{ran}");
+}

@@ -2,7 +2,8 @@
 
 use super::Uncounted;
 use crate::agent::NoAgent;
-use crate::ids::{NodeId, SessionId};
+use crate::engine::merging;
+use crate::ids::{NodeId, RepoPath, SessionId};
 use crate::plan::diagnostic::Diagnostic;
 use crate::process::SpawnError;
 use crate::state::IllegalEvent;
@@ -126,6 +127,14 @@ pub enum Error {
         fitting: String,
         /// What distinguishes these choices.
         tells_apart: &'static str,
+    },
+    /// A gate was answered before the conflicts it was given were resolved.
+    #[error("{} before `{node}` was answered", merging::left_words(paths))]
+    ConflictsLeft {
+        /// The gate.
+        node: NodeId,
+        /// The files.
+        paths: Vec<RepoPath>,
     },
     /// The branch prefix gives no valid branch name.
     #[error("{0}; change `branch_prefix` of the repository in pleach.yaml")]

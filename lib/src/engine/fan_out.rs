@@ -10,7 +10,7 @@ use super::executor::{AssignedWork, Assignment, Conversation, NodeStart};
 use super::fork::{ForkOrigin, begin_fork};
 use super::locks::worktree_lock;
 use super::recorded::recorded_state;
-use super::worker::NodeFinished;
+use super::worker::{NodeFinished, undo_writes};
 use super::{Error, remove};
 use crate::budget::Allowance;
 use crate::clock;
@@ -201,6 +201,11 @@ pub(super) fn end(
         recording::defer(context, &format!("end the branches of {}", node.id), vec![completed.into()])?;
     }
     if outcome.status == Status::Fail || !joins_itself(context, &fan_out) {
+        // Nobody will join them: what branches wrote that must not write is undone here.
+        if outcome.status == Status::Fail && fan_out.branches.iter().any(|branch| branch.of.read_only) {
+            let undone = undo_writes(context.working_mut(), &node.id)?;
+            context.warnings.extend(undone);
+        }
         let finished = NodeFinished { duration, ..NodeFinished::of(Ok(outcome)) };
         let end = end_node::node_ended(context, node, visit, finished, &Conversation::none())?;
         return Ok(NodeBegin::Passed(end));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::Error;
 use crate::agent::BoxFuture;
 use crate::event::PauseReason;
 use crate::git::FileStat;
-use crate::ids::{ContextId, NodeId, SessionId, TaskId};
+use crate::ids::{ContextId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::label::choice;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline, QuestionKind};
 use crate::process::Cancel;
@@ -64,6 +65,10 @@ pub struct ReviewedWork {
     pub answer: Option<(NodeId, String)>,
     /// The session's changes so far.
     pub changes: Vec<FileStat>,
+    /// The files with merge conflicts a person is to resolve before answering.
+    pub conflicts: Vec<RepoPath>,
+    /// Where these files are.
+    pub worktree: PathBuf,
 }
 
 impl Question {

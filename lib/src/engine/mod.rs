@@ -83,6 +83,7 @@ pub use human::{
     ReviewedWork,
 };
 pub use locks::{Copy, lock_name, wait_for_orphans};
+pub use merging::ConflictSides;
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
 pub use recorded::recorded_pipeline;

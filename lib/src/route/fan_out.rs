@@ -142,7 +142,7 @@ mod tests {
         };
         let branches = branches.chars().enumerate().map(branch).collect();
         let (node, join) = ("fork".parse().unwrap(), "join".parse().unwrap());
-        FanOut { node, visit: 1, attempt: 1, join, branches, is_over: false, is_joined: false }
+        FanOut { node, visit: 1, attempt: 1, join, branches, is_over: false, is_joined: false, joined_by: None }
     }
 
     fn says(join: JoinPolicy, errors: ErrorPolicy, branches: &str) -> String {

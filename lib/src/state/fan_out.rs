@@ -29,6 +29,9 @@ pub struct FanOut {
     /// Its branches were brought together.
     #[serde(default)]
     pub is_joined: bool,
+    /// The node that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_by: Option<NodeId>,
 }
 
 /// A branch of a fan-out.
@@ -83,7 +86,12 @@ impl State {
         }
         let branches = data.branches.iter().map(|of| Branch { of: of.clone(), ended: None }).collect();
         let (node, join, visit, attempt) = (data.node_id.clone(), data.join.clone(), data.visit, data.attempt);
-        self.fan_out = Some(FanOut { node, visit, attempt, join, branches, is_over: false, is_joined: false });
+        // It is repeated, and with it what could not be merged.
+        if self.fan_out.as_ref().is_some_and(|before| before.node == node) {
+            self.conflicts.clear();
+        }
+        let (is_over, is_joined, joined_by) = (false, false, None);
+        self.fan_out = Some(FanOut { node, visit, attempt, join, branches, is_over, is_joined, joined_by });
         Ok(())
     }
 
@@ -123,7 +131,7 @@ impl State {
         let Some(fan_out) = self.fan_out.as_mut().filter(|fan_out| fan_out.is_over) else {
             return Err("no fan-out is over".into());
         };
-        fan_out.is_joined = true;
+        (fan_out.is_joined, fan_out.joined_by) = (true, Some(data.node_id.clone()));
         for branch in fan_out.branches.iter().filter(|branch| data.contexts.contains(&branch.of.context)) {
             for (gate, status) in branch.ended.iter().flat_map(|ended| &ended.goal_gates) {
                 self.nodes.entry(gate.clone()).or_default().outcome = Some(Outcome::of(status.clone()));

@@ -156,7 +156,9 @@ impl State {
             self.forget_turns(&turns);
         }
         self.context.remove(&format!("internal.retry_count.{node}"));
-        self.conflicts.clear();
+        if !self.comes_after_join(node) {
+            self.conflicts.clear();
+        }
         if let Some(known) = self.nodes.get_mut(node) {
             known.retried = None;
         }
@@ -164,6 +166,17 @@ impl State {
         let from = last.unwrap_or(self.completed.len()).checked_sub(1).map(|before| self.completed[before].clone());
         let visit = Visit { node: node.clone(), visit: self.visits(node) + 1, attempt: 1, from };
         self.position = Position::Ready { visit, not_before: None };
+    }
+
+    /// Whether the run reached a node after its newest join, so that what could not be merged there is still open.
+    fn comes_after_join(&self, node: &NodeId) -> bool {
+        let Some(fan_out) = &self.fan_out else { return false };
+        let joined_by = fan_out.joined_by.as_ref();
+        if *node == fan_out.node || joined_by == Some(node) {
+            return false;
+        }
+        let last = |wanted: &NodeId| self.completed.iter().rposition(|completed| completed == wanted);
+        self.failed_at.as_ref() == Some(node) || last(node) > joined_by.and_then(last)
     }
 
     /// A failed run is resumed: its limits count from here.

@@ -172,3 +172,116 @@ fn the_gate_runs_on_what_was_resolved() {
     assert!(ran.stdout.contains("the gate failed"), "{ran}");
     assert!(env.all_in("main", "WorktreeMerged").iter().all(|merged| merged["context"] != "b"), "nothing was merged");
 }
+
+#[test]
+fn a_conflict_stays_open_when_a_failed_run_resumes() {
+    let env = TestEnv::with_repo();
+    env.run(&clash(&["a", "b"], " join -> exit"), &[]).expect(1);
+    let ran = env.resume(&[]).expect(1);
+    assert!(ran.stdout.contains("unresolved merge conflict"), "{ran}");
+    // A node that left markers starts again with them.
+    let env = TestEnv::with_repo();
+    let fix = tool("fix", "! test -e tried || echo both > same.txt; touch tried") + " join -> fix -> exit";
+    env.run(&clash(&["a", "b"], &fix), &[]).expect(1);
+    env.resume(&[]).expect(0);
+    assert_eq!(env.committed("same.txt"), "both");
+    env.git(&["merge-base", "--is-ancestor", &env.branch_of("b"), &env.branch()]);
+}
+
+#[test]
+fn the_gate_runs_again_when_a_red_one_resumes() {
+    let env = TestEnv::with_repo();
+    let dot = clash(&["a", "b"], &(tool("fix", "echo both > same.txt") + " join -> fix -> exit"));
+    let gate = "shape=tripleoctagon, gate=\"! grep -q both same.txt\"";
+    env.run(&dot.replace("shape=tripleoctagon", gate), &[]).expect(1);
+    let ran = env.resume(&[]).expect(1);
+    assert!(ran.stdout.contains("the gate failed"), "{ran}");
+}
+
+#[test]
+fn a_conflict_inside_a_branch_fails_it_unresolved() {
+    let env = TestEnv::with_repo();
+    let inner = "inner [shape=component]\n meet [shape=tripleoctagon]\n inner -> x -> meet\n inner -> y -> meet\n meet -> join\n";
+    let tools = tool("x", "echo x > same.txt") + &tool("y", "echo y > same.txt") + &tool("b", "echo b > b.txt");
+    let dot = format!(
+        "fork [shape=component, error_policy=fail_fast]\n join [shape=tripleoctagon]\n {inner}{tools}
+         start -> fork\n fork -> inner\n fork -> b -> join\n join -> exit"
+    );
+    let ran = env.run(&graph("nested", &dot), &[]).expect(1);
+    assert!(ran.to_string().contains("unresolved merge conflict: branch `inner-y` in `same.txt`"), "{ran}");
+}
+
+#[test]
+fn no_fan_out_starts_with_a_conflict_open() {
+    let env = TestEnv::with_repo();
+    let more = tool("x", "echo x > x.txt")
+        + &tool("y", "echo y > y.txt")
+        + &tool("fix", "echo both > same.txt")
+        + " fork2 [shape=component]\n join2 [shape=tripleoctagon]\n join -> fork2\n fork2 -> x -> join2\n fork2 -> y -> join2\n join2 -> fix -> exit";
+    let ran = env.run(&clash(&["a", "b"], &more), &[]).expect(1);
+    assert!(ran.stdout.contains("unresolved merge conflict: branch `b`"), "{ran}");
+}
+
+/// A repository with a text of lines and a binary file, and branches that run these commands on it.
+fn files(a: &str, b: &str, fix: &str) -> (TestEnv, String) {
+    let env = TestEnv::with_repo();
+    env.write("repo/big.txt", (0..30).map(|line| format!("{line}\n")).collect::<String>());
+    std::fs::write(env.repo_path().join("bin"), b"\0base").unwrap();
+    env.git(&["add", "."]);
+    env.git(&["commit", "-qm", "files"]);
+    let body = tool("a", a) + &tool("b", b) + &tool("fix", fix) + " join -> fix -> exit";
+    (env, fan("files", "", &["a", "b"], &body))
+}
+
+#[test]
+fn conflicts_without_markers_need_a_decision() {
+    let write = |side: &str| format!("printf '\\\\0{side}' > bin");
+    let (env, dot) = files(&write("a"), &write("b"), "ls");
+    let ran = env.run(&dot, &[]).expect(1);
+    assert!(ran.stdout.contains("are left in `bin.conflict`"), "{ran}");
+    let (env, dot) = files(&write("a"), &write("b"), "cat bin.conflict > note.log; rm bin.conflict");
+    env.run(&dot, &[]).expect(0);
+    assert!(env.committed("note.log").contains("Both sides of a merge changed `bin`"));
+    assert!(!env.files().contains(&"bin.conflict".to_owned()));
+    // One removed the file the other changed.
+    let (env, dot) = files("rm big.txt", "echo more >> big.txt", "true");
+    env.run(&dot, &[]).expect(1);
+    let (env, dot) = files("rm big.txt", "echo more >> big.txt", "rm big.txt.conflict");
+    env.run(&dot, &[]).expect(0);
+    assert!(env.committed("big.txt").ends_with("more"));
+}
+
+#[test]
+fn markers_are_found_wherever_they_are_left() {
+    let rename = |name: &str| format!("mv big.txt {name}.txt; sed -i s/^5$/{name}/ {name}.txt");
+    let (env, dot) = files(&rename("g"), &rename("h"), "true");
+    env.run(&dot, &[]).expect(1);
+    let edit = |side: &str| format!("sed -i s/^5$/{side}/ big.txt");
+    let (env, dot) = files(&edit("a"), &edit("b"), "mv big.txt other.txt");
+    let ran = env.run(&dot, &[]).expect(1);
+    assert!(ran.stdout.contains("are left in `other.txt`"), "{ran}");
+    // What one side brought along is not left by anybody.
+    let legit = "printf '<<<<<<< a\\\\n' > example.txt; ".to_owned() + &edit("b");
+    let (env, dot) = files(&edit("a"), &legit, "echo resolved > big.txt");
+    env.run(&dot, &[]).expect(0);
+}
+
+#[test]
+fn an_early_answer_leaves_the_conflict_for_the_person() {
+    let env = TestEnv::with_repo();
+    let after = " look [shape=hexagon, label=\"Resolved?\"]\n join -> look\n look -> exit [label=Yes]\n look -> fork [label=Again]";
+    let ran = env.run(&clash(&["a", "b"], after), &[]).expect(4);
+    let place = env.worktree();
+    assert!(ran.stdout.contains(&format!("in conflict: same.txt; resolve it in {}", place.display())), "{ran}");
+    let before = env.git(&["rev-parse", &env.branch()]);
+    env.resume(&["--answer", "look=Yes"]).expect(4).fails_with("conflicts-left").naming("`same.txt`");
+    assert_eq!(env.git(&["rev-parse", &env.branch()]), before);
+    std::fs::write(place.join("same.txt"), "by hand\n").unwrap();
+    env.resume(&["--answer", "look=Yes"]).expect(0);
+    assert_eq!(env.committed("same.txt"), "by hand");
+    // To repeat the fan-out gives up what conflicts.
+    let env = TestEnv::with_repo();
+    env.run(&clash(&["a", "b"], after), &["--answer", "look=Again"]).expect(4);
+    let forks = env.all_in("main", "ParallelStarted").len();
+    assert_eq!((forks, env.pleach(&["status", &env.session(), "--json"]).json()["node"].clone()), (2, json!("look")));
+}

@@ -1,7 +1,7 @@
 //! The worktrees of branches: one each, apart from each other, gone when they are joined.
 
 use super::{fan, linked};
-use crate::sessions::tool;
+use crate::sessions::{graph, tool};
 use crate::support::TestEnv;
 
 #[test]
@@ -113,4 +113,27 @@ fn a_stopped_branch_leaves_no_worktrees_of_its_own_branches() {
     assert_eq!(linked(&env).len(), 1, "{:?}", linked(&env));
     env.assert_no_process_left();
     assert!(!env.git(&["branch", "--list", "*--inner-x"]).is_empty(), "what they committed stays");
+}
+
+#[test]
+fn what_read_only_branches_wrote_is_undone_after_failures() {
+    let writes = "echo x > evil.txt; echo more >> README.md";
+    let read_only =
+        |id: &str, command: &str| format!("{id} [shape=parallelogram, write=false, tool_command=\"{command}\"]\n");
+    let after = tool("rescue", "ls > seen.log");
+    // The fan-out fails, and so does the fan-in.
+    for (policy, failing, from) in [("fail_fast", "false", "fork"), ("continue", "exit 1", "join")] {
+        let env = TestEnv::with_repo();
+        let a = read_only("a", &format!("{writes}; {}", if from == "join" { "exit 1" } else { "true" }));
+        let body = format!(
+            "fork [shape=component, max_parallel=1, error_policy={policy}]\n join [shape=tripleoctagon]\n {a}{}{after}
+             start -> fork\n fork -> a -> join\n fork -> b -> join\n join -> exit [condition=\"outcome=success\"]
+             {from} -> rescue [condition=\"outcome=fail\"]\n rescue -> exit",
+            read_only("b", failing)
+        );
+        let ran = env.run(&graph("failing", &body), &[]).expect(0);
+        assert_eq!(env.files(), ["README.md", "seen.log"], "{ran}");
+        assert!(!env.committed("seen.log").contains("evil") && !env.committed("README.md").contains("more"), "{ran}");
+        ran.warns("read-only-undone");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::conflicts::sides as sides_of;
 use super::end_node::{self, DEFER_AT_MOST};
 use super::pending::Writers;
 use super::worktrees::node_base;
@@ -132,8 +133,11 @@ fn conflict_work(context: &Context, node: &Node, start: NodeStart) -> Option<Con
     let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
     let lay = conflicts.iter().filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
     let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
-    let join = state.fan_out.as_ref().map(|fan_out| fan_out.join.clone());
-    Some(ConflictWork { branch, paths, lay, gate: join.filter(|_| !state.has_later_conflicts()) })
+    let sides = conflicts.iter().filter_map(|conflict| Some((conflict.repo.clone(), sides_of(state, conflict)?)));
+    let sides = sides.collect();
+    let (fan_out, join) = state.fan_out.as_ref().map(|fan_out| (fan_out.node.clone(), fan_out.join.clone())).unzip();
+    let gate = join.filter(|_| !state.has_later_conflicts());
+    Some(ConflictWork { branch, paths, lay, sides, fan_out, gate })
 }
 
 pub(in crate::engine) fn newest_record(context: &Context) -> CommitId {

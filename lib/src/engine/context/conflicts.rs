@@ -3,17 +3,16 @@
 use super::Context;
 use crate::clock;
 use crate::engine::Error;
-use crate::engine::merging::{self, MergeSide};
+use crate::engine::merging::{self, ConflictSides, MergeSide};
 use crate::event::{Event, Outcome, WorktreeMergeConflict, WorktreeMerged};
-use crate::git::EntryKind;
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::route::{self, MERGE_CONFLICTS};
-use crate::text::named;
+use crate::state::State;
 use crate::trailer::CommitMessage;
 use crate::workspace::Changes;
 
-/// Makes the merge commit of what a node has resolved, on top of its own commits. Markers that are left fail the node.
+/// Makes the merge commit of what a node has resolved, on top of its own commits. A conflict that is left fails the node.
 pub(super) fn resolve(
     context: &mut Context,
     node: &Node,
@@ -21,7 +20,8 @@ pub(super) fn resolve(
     changes: &mut Option<Changes>,
 ) -> Result<(Outcome, Vec<Event>), Error> {
     let conflicts: Vec<WorktreeMergeConflict> = context.state.next_conflict().into_iter().cloned().collect();
-    if conflicts.is_empty() || !route::resolves(node) || !outcome.status.is_success() {
+    let again = route::repeats_fan_out(&context.state, &outcome);
+    if conflicts.is_empty() || again || !route::resolves(node) || !outcome.status.is_success() {
         return Ok((outcome, Vec::new()));
     }
     // Its turns may have looked only at what the agent wrote.
@@ -30,12 +30,12 @@ pub(super) fn resolve(
         None => context.working_mut().scan(None)?,
     };
     made.flush()?;
-    let left = marked(context, &conflicts, &made)?;
+    let left = unresolved(context, &conflicts, &made)?;
     let resolved = if left.is_empty() { merge(context, node, &conflicts, &mut made)? } else { Vec::new() };
     *changes = Some(made);
     if !left.is_empty() {
         let context_updates = outcome.context_updates;
-        let why = format!("conflict markers are left in {}", named(&left));
+        let why = merging::left_words(&left);
         return Ok((Outcome { context_updates, ..Outcome::fail(why) }, Vec::new()));
     }
     let open: Vec<WorktreeMergeConflict> =
@@ -45,22 +45,22 @@ pub(super) fn resolve(
     Ok((outcome, resolved))
 }
 
-/// The files that still hold markers.
-fn marked(context: &Context, conflicts: &[WorktreeMergeConflict], made: &Changes) -> Result<Vec<RepoPath>, Error> {
+/// The files that are still in conflict.
+fn unresolved(context: &Context, conflicts: &[WorktreeMergeConflict], made: &Changes) -> Result<Vec<RepoPath>, Error> {
     let mut left = Vec::new();
     for conflict in conflicts {
-        let (Some(copy), Some(change)) = (context.working().copy(&conflict.repo), made.of(&conflict.repo)) else {
-            continue;
-        };
-        for path in &conflict.paths {
-            let Some(entry) = copy.repo.tree_entry(change.tree, &path.path)? else { continue };
-            let is_file = matches!(entry.kind, EntryKind::File | EntryKind::Executable);
-            if is_file && merging::has_conflict_markers(&copy.repo.blob(entry.id)?) {
-                left.push(path.path.clone());
-            }
+        let (copy, change) = (context.working().copy(&conflict.repo), made.of(&conflict.repo));
+        if let Some((copy, (change, sides))) = copy.zip(change.zip(sides(&context.state, conflict))) {
+            left.extend(merging::unresolved(&copy.repo, &sides, change.tree)?);
         }
     }
     Ok(left)
+}
+
+/// Both sides of a conflict.
+pub(in crate::engine) fn sides(state: &State, conflict: &WorktreeMergeConflict) -> Option<ConflictSides> {
+    let paths = conflict.paths.iter().map(|path| path.path.clone()).collect();
+    Some(ConflictSides { ours: *state.merged_work.get(&conflict.repo)?, theirs: conflict.theirs, paths })
 }
 
 fn merge(

@@ -105,6 +105,10 @@ pub(in crate::engine) fn node_ended(
             let reason = PauseReason::WaitsForPerson;
             return Ok(NodeEnd::Pauses { reason, why: None, error: Some(error) });
         }
+        Err(Stopped::Unresolved(paths)) => {
+            let (reason, node) = (PauseReason::WaitsForPerson, node.id.clone());
+            return Ok(NodeEnd::Pauses { reason, why: None, error: Some(Error::ConflictsLeft { node, paths }) });
+        }
         Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::final_failure(error.to_string()),
         Err(Stopped::Broken(error)) => return Err(error.into()),
         Err(Stopped::Unable(error)) => return Err(*error),

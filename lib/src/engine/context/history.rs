@@ -29,5 +29,6 @@ pub(in crate::engine) fn hear(context: &mut Context, wanted: &Wanted) -> Result<
 pub(in crate::engine) fn judged_in(context: &mut Context) -> Result<ReviewedWork, Error> {
     let wanted = Wanted { answers: newest_answer(&context.state).into_iter().collect(), thread: None };
     hear(context, &wanted)?;
-    judged(&context.plan, &context.state, &context.memory.heard)
+    let root = context.plan.root(&context.engine, &context.id);
+    judged(&context.plan, &context.state, &context.memory.heard, &root)
 }

@@ -1,12 +1,15 @@
 //! Input of an executor: ids and limits only, no live objects. Everything else follows from the record it names.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Allowance;
 use crate::engine::budget::BudgetVerdict;
+use crate::engine::merging::ConflictSides;
 use crate::engine::preamble;
 use crate::event::Snapshot;
-use crate::ids::{CommitId, ContextId, NodeId, RepoPath, SessionId};
+use crate::ids::{CommitId, ContextId, NodeId, RepoName, RepoPath, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, Node, Pipeline};
 use crate::route;
 use crate::state::{State, Visit};
@@ -49,6 +52,10 @@ pub struct ConflictWork {
     /// Commits to merge into the worktrees before the node starts, with the conflicts marked in the files. Where a node has
     /// committed something since the conflict was found, the files stay as it left them.
     pub lay: Snapshot,
+    /// Both sides of each merge.
+    pub sides: BTreeMap<RepoName, ConflictSides>,
+    /// The fan-out the branch is of. To go back there gives up the merge.
+    pub fan_out: Option<NodeId>,
     /// The fan-in whose gate must hold on the resolved files, if nothing else is left to resolve.
     pub gate: Option<NodeId>,
 }

@@ -16,11 +16,12 @@ use super::place::run_dir;
 use super::work::{self, WorkBuilder};
 use super::{RecordedFacts, Setup};
 use crate::confined_fs::ConfinedDir;
+use crate::engine::merging;
 use crate::engine::recorded::recorded_pipeline;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
 use crate::engine::{AssignedWork, Assignment, ConflictWork, Engine, Error, Offered, Work};
-use crate::event::{Outcome, Snapshot, Warning, WarningCode};
+use crate::event::{Outcome, Warning, WarningCode};
 use crate::git::merge::MergeError;
 use crate::git::{self, Repo};
 use crate::ids::{CommitId, ContextId, SessionId};
@@ -206,7 +207,7 @@ impl Executor {
             }
             AssignedWork::Node => {
                 if let Some(conflicts) = &assignment.resolves {
-                    tokio::task::block_in_place(|| mark_conflicts(workspace, &conflicts.lay))?;
+                    tokio::task::block_in_place(|| mark_conflicts(workspace, conflicts))?;
                 }
             }
         }
@@ -332,16 +333,16 @@ fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
 }
 
 /// Merges commits into the worktrees, with the conflicts marked in the files.
-fn mark_conflicts(workspace: &mut Workspace, merges: &Snapshot) -> Result<(), Error> {
-    for (repo, theirs) in merges {
-        let Some(copy) = workspace.copy_mut(repo) else { continue };
+fn mark_conflicts(workspace: &mut Workspace, conflicts: &ConflictWork) -> Result<(), Error> {
+    for (repo, theirs) in &conflicts.lay {
+        let (Some(copy), Some(sides)) = (workspace.copy_mut(repo), conflicts.sides.get(repo)) else { continue };
         // What was resolved of it already stays.
         if copy.has_laid(*theirs)? {
             continue;
         }
         let tree = match git::merge::merge_commits(&copy.repo, copy.at().tip, *theirs) {
             Ok(tree) => tree,
-            Err(MergeError::Conflict(conflict)) => conflict.marked,
+            Err(MergeError::Conflict(conflict)) => merging::marked_tree(&copy.repo, sides, &conflict)?,
             Err(MergeError::Git(error)) => return Err(error.into()),
         };
         workspace::overlay_tree(copy, tree)?;

@@ -2,6 +2,7 @@
 //! the context that wrote it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::assignment::{Assignment, NodeStart};
@@ -188,7 +189,12 @@ pub(in crate::engine) fn messages(
 }
 
 /// The work to review at a gate.
-pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Transcripts) -> Result<ReviewedWork, Error> {
+pub(in crate::engine) fn judged(
+    plan: &SessionPlan,
+    state: &State,
+    heard: &Transcripts,
+    worktree: &Path,
+) -> Result<ReviewedWork, Error> {
     let mut changes = Vec::new();
     for (name, repo) in &plan.repos {
         if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
@@ -198,7 +204,9 @@ pub(in crate::engine) fn judged(plan: &SessionPlan, state: &State, heard: &Trans
         }
     }
     let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
-    Ok(ReviewedWork { session: plan.id.clone(), answer, changes })
+    let conflicts = state.next_conflict().into_iter().flat_map(|conflict| &conflict.paths);
+    let conflicts = conflicts.map(|path| path.path.clone()).collect();
+    Ok(ReviewedWork { session: plan.id.clone(), answer, changes, conflicts, worktree: worktree.to_owned() })
 }
 
 /// An agent's messages and files before its node starts over.

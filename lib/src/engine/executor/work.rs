@@ -192,7 +192,7 @@ impl WorkBuilder<'_> {
             }),
             HandlerKind::WaitHuman => {
                 let known = known()?;
-                let work = Some(judged(self.plan, &known.state, &known.heard)?);
+                let work = Some(judged(self.plan, &known.state, &known.heard, self.root)?);
                 let (task, context) = (self.plan.task_id(), self.assignment.context.clone());
                 let question = Question::of(&self.plan.pipeline, node, visit.visit);
                 Ok(Work::Human(Question { task, context, work, ..question }))
@@ -296,7 +296,8 @@ fn conflict_prompt(state: &State, node: &Node) -> String {
     let Some(first) = conflicts.first() else { return String::new() };
     let mut text = format!(
         "\n\nMerging the work of branch `{}` left conflicts. These files hold conflict markers; edit them so that the intent \
-         of both sides is kept and no marker is left:",
+         of both sides is kept and no marker is left. Where a conflict cannot be marked, a note with the ending `.conflict` \
+         beside the file says what each side has: settle it and delete the note:",
         first.context
     );
     for conflict in &conflicts {

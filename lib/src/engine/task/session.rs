@@ -285,7 +285,7 @@ impl TaskSession {
                 let why = outcome.failure_reason.unwrap_or_default();
                 return Err(Error::Environment { node, why });
             }
-            Err(Stopped::Paused(_) | Stopped::NoAnswer(..)) => Retest::Interrupted,
+            Err(Stopped::Paused(_) | Stopped::NoAnswer(..) | Stopped::Unresolved(_)) => Retest::Interrupted,
         };
         Ok(Some(Retested { outcome, warnings: finished.warnings }))
     }

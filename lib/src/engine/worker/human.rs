@@ -9,8 +9,9 @@ use super::collected::Collected;
 use super::worker::{block, work_message};
 use super::{Effect, HumanEffect, Stopped, Worker};
 use crate::clock;
-use crate::engine::Engine;
+use crate::engine::executor::ConflictWork;
 use crate::engine::human::{GateAnswer, GateReply, Question};
+use crate::engine::{Engine, merging};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 use crate::ids::RepoPath;
 use crate::process::Cancel;
@@ -58,9 +59,9 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         extra: Default::default(),
     };
     // A gate that was given conflicts to resolve: the person has edited the files.
-    let changes = match worker.resolves.is_some() {
-        true => Some(edits(worker)?),
-        false => None,
+    let changes = match worker.resolves.clone() {
+        Some(conflicts) if conflicts.fan_out.as_ref() != Some(&choice.target) => Some(edits(worker, &conflicts)?),
+        _ => None,
     };
     end.effect = Effect::Human(Box::new(HumanEffect { answer, changes }));
     // Values of an earlier gate must not be mistaken for those of this one.
@@ -80,10 +81,21 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     })
 }
 
-/// Commits what a person has changed in the worktrees.
-fn edits(worker: &mut Worker) -> Result<Changes, Stopped> {
+/// Commits what a person has changed in the worktrees to resolve conflicts.
+fn edits(worker: &mut Worker, conflicts: &ConflictWork) -> Result<Changes, Stopped> {
     let (facts, trailers, at) = (worker.facts("human", "local"), Vec::new(), clock::now());
     let mut changes = block(|| worker.workspace.scan(None))?;
+    block(|| changes.flush())?;
+    // Nothing is committed before all is resolved: the answer came too early, and is asked for again.
+    let mut left = Vec::new();
+    for (repo, sides) in &conflicts.sides {
+        if let (Some(copy), Some(change)) = (worker.workspace.copy(repo), changes.of(repo)) {
+            left.extend(block(|| Ok(merging::unresolved(&copy.repo, sides, change.tree)?))?);
+        }
+    }
+    if !left.is_empty() {
+        return Err(Stopped::Unresolved(left));
+    }
     let message =
         |paths: &[RepoPath], are_new: bool| work_message(worker.resolves.as_ref(), ("", false), paths, are_new);
     let author = Author { facts, trailers, at, message: &message };

@@ -42,6 +42,8 @@ pub(super) async fn join(
     let Some(fan_out) = fan_out else {
         return Ok(Outcome::final_failure("no fan-out led here: there are no branches to join"));
     };
+    // Branches that must not write have worked in these files, too, whatever came of them.
+    let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
     let ranked = route::ranked(&fan_out);
     let Some(mut best) = ranked.first().copied().filter(|best| best.has_succeeded()) else {
         return Ok(Outcome {
@@ -66,8 +68,6 @@ pub(super) async fn join(
             }
         }
     }
-    // Branches that must not write have worked in these files, too.
-    let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
     let joined: Vec<&Branch> = match rules.policy {
         FanInPolicy::Merge => fan_out.branches.iter().filter(|branch| branch.has_succeeded()).collect(),
         FanInPolicy::Pick | FanInPolicy::Judge => vec![best],

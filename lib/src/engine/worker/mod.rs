@@ -17,4 +17,4 @@ pub(super) use report::{
     Effect, HumanEffect, JoinReport, NodeFinished, Stopped, ToolEffect, TurnAnswer, TurnReport, WorkerReport,
     output_message,
 };
-pub(super) use worker::Worker;
+pub(super) use worker::{Worker, undo_writes};

@@ -9,7 +9,7 @@ use crate::engine::budget::BudgetVerdict;
 use crate::engine::task::StepReport;
 use crate::engine::{self, NoChoice};
 use crate::event::{AgentTurn, Event, HumanInteraction, Outcome, PauseReason, ToolExecution, Warning};
-use crate::ids::RepoName;
+use crate::ids::{RepoName, RepoPath};
 use crate::workspace::{Changes, Error};
 
 /// A turn to record.
@@ -95,6 +95,8 @@ pub enum Stopped {
     Environment(Box<Outcome>),
     /// The gate's answer is not one of its choices.
     NoAnswer(String, NoChoice),
+    /// A gate was answered while files were in conflict.
+    Unresolved(Vec<RepoPath>),
     /// The worktree cannot be used.
     Broken(Error),
     /// The work could not start: it cannot be derived, or the worktrees cannot be set up again.

@@ -23,7 +23,7 @@ use crate::engine::task::{StepReport, TaskJob};
 use crate::engine::{Engine, status_file};
 use crate::event::{Outcome, Snapshot, Status, Warning, WarningCode};
 use crate::git::SubmoduleWork;
-use crate::ids::{ContextId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
+use crate::ids::{ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::{Cancel, Exit, Timeout};
 use crate::state::Visit;
@@ -102,28 +102,7 @@ impl Worker {
     /// Keeps and undoes what is in the worktrees and in no commit.
     pub(super) fn undo_writes(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
         let node = self.node.id.clone();
-        let listed =
-            |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
-        for undone in block(|| self.workspace.undo(&node))? {
-            if !undone.lost.is_empty() {
-                let lost = listed(&undone.lost);
-                warnings.push(WarningCode::ReadOnlyLost.with(format!(
-                    "`{node}` must not write, and changed uncommitted files: {lost} cannot be restored"
-                )));
-            }
-            warnings.extend(undone.warnings);
-            if undone.kept.is_some() || !undone.given_back.is_empty() {
-                let (kept, paths) = undone.kept.unzip();
-                let paths = [paths.unwrap_or_default(), undone.given_back].concat();
-                let listed = listed(&paths);
-                let listed =
-                    if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
-                let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
-                warnings.push(
-                    WarningCode::ReadOnlyUndone.with(format!("`{node}` must not write; {listed} were undone{kept}")),
-                );
-            }
-        }
+        warnings.extend(block(|| undo_writes(&mut self.workspace, &node))?);
         Ok(())
     }
 
@@ -344,4 +323,31 @@ pub(super) fn block<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Sto
 
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Keeps and undoes what is in worktrees and in no commit, because a node must not write there.
+pub(in crate::engine) fn undo_writes(workspace: &mut Workspace, node: &NodeId) -> Result<Vec<Warning>, Error> {
+    let mut warnings = Vec::new();
+    let listed =
+        |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    for undone in workspace.undo(node)? {
+        if !undone.lost.is_empty() {
+            let lost = listed(&undone.lost);
+            warnings
+                .push(WarningCode::ReadOnlyLost.with(format!(
+                    "`{node}` must not write, and changed uncommitted files: {lost} cannot be restored"
+                )));
+        }
+        warnings.extend(undone.warnings);
+        if undone.kept.is_some() || !undone.given_back.is_empty() {
+            let (kept, paths) = undone.kept.unzip();
+            let paths = [paths.unwrap_or_default(), undone.given_back].concat();
+            let listed = listed(&paths);
+            let listed = if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
+            let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
+            warnings
+                .push(WarningCode::ReadOnlyUndone.with(format!("`{node}` must not write; {listed} were undone{kept}")));
+        }
+    }
+    Ok(warnings)
 }
