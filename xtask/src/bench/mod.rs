@@ -17,6 +17,7 @@ mod turn_commit;
 mod validate;
 mod verdict;
 mod world;
+mod worktrees;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach()?, &options)?,
         "validate" => validate::run(&pleach()?, &options)?,
+        "worktrees" => worktrees::run(&pleach()?, &options)?,
         _ => return Err(crate::USAGE.into()),
     };
     Ok(conclude(&verdicts))

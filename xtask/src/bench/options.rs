@@ -19,6 +19,8 @@ pub struct Options {
     pub tasks: usize,
     /// Tasks of the generated trees.
     pub trees: Vec<usize>,
+    /// Files in the repositories worktrees are made of: a small, a middle and a large one.
+    pub worktree_sizes: Vec<usize>,
     /// Model calls one after the other.
     pub calls: usize,
     /// Model calls at once.
@@ -36,6 +38,7 @@ impl Options {
             commits: 100_000,
             tasks: 1_000,
             trees: vec![10, 100, 300, 1_000],
+            worktree_sizes: vec![1_500, 20_000, 100_000],
             calls: 2_000,
             streams: 100,
         };
@@ -43,13 +46,17 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value"));
             match *arg {
-                "--quick" => options = Self { sizes: vec![1_000, 5_000], turns: 600, rounds: 5, ..options },
+                "--quick" => {
+                    let (sizes, worktree_sizes) = (vec![1_000, 5_000], vec![300, 2_000, 5_000]);
+                    options = Self { sizes, worktree_sizes, turns: 600, rounds: 5, ..options };
+                }
                 "--sizes" => options.sizes = numbers(value()?)?,
                 "--turns" => options.turns = number(value()?)?,
                 "--rounds" => options.rounds = number(value()?)?,
                 "--commits" => options.commits = number(value()?)?,
                 "--tasks" => options.tasks = number(value()?)?,
                 "--tree-sizes" => options.trees = numbers(value()?)?,
+                "--worktree-sizes" => options.worktree_sizes = numbers(value()?)?,
                 "--calls" => options.calls = number(value()?)?,
                 "--streams" => options.streams = number(value()?)?,
                 "--nodes" => options.nodes = Some(number(value()?)?),
