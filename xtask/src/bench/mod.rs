@@ -16,8 +16,8 @@ mod tree;
 mod turn_commit;
 mod validate;
 mod verdict;
-mod world;
 mod worktrees;
+mod world;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

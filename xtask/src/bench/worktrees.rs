@@ -51,7 +51,9 @@ fn world_on_disk() -> Result<World, Box<dyn Error>> {
     let world = World::new()?;
     let output = world.program("stat", world.root()).args(["-f", "-c", "%T", "."]).output()?;
     match String::from_utf8_lossy(&output.stdout).trim() {
-        kind @ ("tmpfs" | "ramfs") => Err(format!("`{}` is a {kind}; set TMPDIR to a disk", world.root().display()).into()),
+        kind @ ("tmpfs" | "ramfs") => {
+            Err(format!("`{}` is a {kind}; set TMPDIR to a disk", world.root().display()).into())
+        }
         _ => Ok(world),
     }
 }
@@ -158,7 +160,8 @@ fn check(world: &World, slot: &Path, commit: CommitId) -> Result<(), Box<dyn Err
 fn commits(world: &World, checkout: &Path, size: usize, count: usize) -> Result<Vec<CommitId>, Box<dyn Error>> {
     let mut stream = String::new();
     for commit in 1..=count {
-        stream.push_str("commit refs/heads/tasks\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\nNext\n");
+        stream
+            .push_str("commit refs/heads/tasks\ncommitter Bench <bench@example.org> 1700000000 +0000\ndata 4\nNext\n");
         if commit == 1 {
             stream.push_str("from refs/heads/main^0\n");
         }
