@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use pleach::git::{self, Repo, Worktree};
+use pleach::git;
 use pleach::ids::CommitId;
 use pleach::workspace::disk_usage;
 use serde_json::Value;
@@ -100,7 +100,8 @@ fn until_first_node(
     Ok(())
 }
 
-/// The slot of a task given to the next one, whose commit differs in a few files.
+/// The slot of a task given to the next one, whose commit differs in a few files. A run knows of its slot that a review, which
+/// must not write, left nothing uncommitted; another one looks for that first.
 fn re_used_slot(size: usize, rounds: usize, verdicts: &mut Verdicts) -> Result<(), Box<dyn Error>> {
     let world = world_on_disk()?;
     let checkout = files::repository(&world, "repo", size)?;
@@ -112,11 +113,14 @@ fn re_used_slot(size: usize, rounds: usize, verdicts: &mut Verdicts) -> Result<(
     let calls = world.git_calls();
     for (round, pair) in commits.chunks(2).enumerate() {
         add_by_git(&world, &checkout, round, &mut git)?;
-        by_held.time(|| turn_to(&repo, &mut held, pair[0]))?;
+        by_held.time(|| git::worktree::reset_to(&mut held, pair[0], repo.tree_of(pair[0])?))?;
         check(&world, &slot, pair[0])?;
         by_opened.time(|| -> Result<(), Box<dyn Error>> {
             let mut opened = git::worktree::open(&repo, &slot)?;
-            turn_to(&repo, &mut opened, pair[1])?;
+            if git::worktree::scan_all(&mut opened)?.paths().next().is_some() {
+                return Err("a slot has uncommitted files".into());
+            }
+            git::worktree::reset_to(&mut opened, pair[1], repo.tree_of(pair[1])?)?;
             Ok(())
         })?;
         check(&world, &slot, pair[1])?;
@@ -134,15 +138,6 @@ fn re_used_slot(size: usize, rounds: usize, verdicts: &mut Verdicts) -> Result<(
     verdicts.at_least(&name("the same run"), git.median() / by_held.median(), 20.0, "×");
     verdicts.at_least(&name("another run"), git.median() / by_opened.median(), 20.0, "×");
     verdicts.at_most("git processes of re-used slots", calls as f64, 0.0, "");
-    Ok(())
-}
-
-/// As the engine does it: a look at all files for what would have to be kept, then files, HEAD and index.
-fn turn_to(repo: &Repo, slot: &mut Worktree, commit: CommitId) -> Result<(), Box<dyn Error>> {
-    if git::worktree::scan_all(slot)?.paths().next().is_some() {
-        return Err("a slot has uncommitted files".into());
-    }
-    git::worktree::reset_to(slot, commit, repo.tree_of(commit)?)?;
     Ok(())
 }
 

@@ -55,9 +55,11 @@ fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: Creatio
     let index = made.join("index");
     notes.note_index(&index.metadata().at("read", &index)?)?;
     let mut worktree = open::open(repo, path)?;
-    // The newest files are as new as git's index, so a write right after it would not show and all of them would be read
-    // again and again. They are looked at once, while nobody can write, and the index is written once more after that.
-    worktree.is_pristine = scan::scan_all(&mut worktree)?.is_empty();
+    // The newest files are as new as git's index, so that a later write might not show, and git would read them at every
+    // status. They are looked at once while nobody can write, and the index is written after that.
+    let found = scan::scan_all(&mut worktree)?;
+    worktree.cache.forget_stats(&found.candidates);
+    worktree.is_pristine = found.is_empty();
     index_file::write_index(&mut worktree)?;
     marker.finish()?;
     Ok(worktree)
