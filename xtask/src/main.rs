@@ -28,6 +28,7 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench parallel [--agents 50] [--quick]
        cargo xtask bench jobs [--tasks 40] [--quick]
        cargo xtask bench validate [--nodes 2000]
+       cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
 docs/performance.md says what the benchmarks measure.";
 

@@ -90,7 +90,7 @@ fn settings_are_shown_with_their_place() {
     tree.delete_branches                           true                                              default
     worktrees.base                                 (not set)                                         default
     worktrees.setup                                (not set)                                         default
-    worktrees.exclude                              []                                                default
+    worktrees.exclude                              [".claude/"]                                      default
     worktrees.include_ignored                      []                                                default
     worktrees.delete_branches                      false                                             default
     worktrees.pool                                 4                                                 default

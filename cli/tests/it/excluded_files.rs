@@ -118,3 +118,47 @@ fn a_changed_exclude_counts_in_worktrees_that_are_there() {
     assert_eq!(garden.refs("refs/pleach/keep/"), Vec::<String>::new(), "nothing looked like work");
     assert_eq!((garden.file("main", "out/g"), garden.file("main", "CLAUDE.md")), ("g".into(), "c".into()));
 }
+
+/// A repository with settings of an agent in it.
+fn with_agent_settings() -> TestEnv {
+    let env = TestEnv::with_repo();
+    env.write("repo/.claude/settings.json", "{}\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Settings"]);
+    env
+}
+
+#[test]
+fn claude_settings_are_left_out_by_default() {
+    let work = tool("a", "ls -A > seen; mkdir -p .claude; echo n > .claude/new") + "start -> a -> exit";
+    let env = with_agent_settings();
+    env.run(&graph("work", &work), &[]).expect(0);
+    assert_eq!(env.committed("seen"), ".git\nREADME.md\nseen");
+    assert_eq!(env.files(), [".claude/new", ".claude/settings.json", "README.md", "seen"], "what is new there is work");
+    let env = with_agent_settings();
+    env.configure("worktrees: {exclude: []}\n");
+    env.run(&graph("work", &work), &[]).expect(0);
+    assert_eq!(env.committed("seen"), ".claude\n.git\nREADME.md\nseen");
+}
+
+#[test]
+fn the_default_exclude_is_silent_where_it_matches_nothing() {
+    let env = TestEnv::with_repo();
+    let ran = env.run(&graph("work", &(tool("a", "echo 1 > x") + "start -> a -> exit")), &[]).expect(0);
+    ran.does_not_warn("exclude-idle");
+    let rules =
+        env.git_in(&env.worktree(), &["rev-parse", "--path-format=absolute", "--git-path", "info/sparse-checkout"]);
+    assert!(!std::path::Path::new(&rules).exists(), "and makes no sparse checkout");
+}
+
+#[test]
+fn claude_settings_that_land_are_left_out_of_slots() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.agent(&format!("{LOOKS}; mkdir -p .claude; echo $task > .claude/$task"), APPROVES);
+    garden.gardener(&[]).expect(0);
+    let seen = garden.env.read("asked/T002.seen");
+    assert!(!seen.contains(".claude") && seen.contains("T001.txt"), "{seen}");
+    let files = garden.files("main");
+    assert!([".claude/T001", ".claude/T002"].iter().all(|file| files.contains(&(*file).to_owned())), "{files:?}");
+    assert_eq!(garden.refs("refs/pleach/keep/"), Vec::<String>::new(), "nothing looked like work");
+}

@@ -30,6 +30,7 @@ pub use environment::Environment;
 pub use error::{ConfigError, Precedence, Source};
 pub use home_path::HomePath;
 pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
+pub(crate) use model::EXCLUDED_BY_DEFAULT;
 pub use model::{
     AgentSettings, AgentStdin, Attribution, BudgetSettings, CommitGranularity, Config, ContextSettings,
     DEFAULT_BRANCH_PREFIX, EnvSettings, HideFrom, HistoryShape, Isolation, MergeSettings, Network, OnExceeded,

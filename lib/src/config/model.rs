@@ -310,6 +310,10 @@ section! {
     }
 }
 
+/// What is left out of worktrees unless something else is said: the settings of the agent of whoever works on the
+/// repository, with commands that run by themselves.
+pub(crate) const EXCLUDED_BY_DEFAULT: &str = ".claude/";
+
 section! {
     /// The worktrees of agents.
     Worktrees {
@@ -319,14 +323,14 @@ section! {
         setup: Option<String> = None,
         /// Tracked files and directories that are left out of worktrees: paths from the root, or patterns as in
         /// .gitignore (`*.bin` at any depth, `docs/**/*.png`). They stay unchanged in every commit, unless an agent
-        /// creates them again.
-        exclude: Vec<String> = Vec::new(),
+        /// creates them again. A list replaces the default; `[]` leaves nothing out.
+        exclude: Vec<String> = vec![EXCLUDED_BY_DEFAULT.to_owned()],
         /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),
         /// Whether a session's branches are removed with its worktrees.
         delete_branches: bool = false,
-        /// How many worktrees of finished sessions are kept, the newest. Others are removed once a branch has all their
-        /// work.
+        /// How many idle worktrees are kept: the newest of finished sessions, and for each branch those of its tasks with
+        /// the lowest numbers. Others are removed once a branch has all their work.
         pool: u32 = 4,
     }
 }

@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use crate::git::{self, CommitLimits, Repo, Worktree};
-use crate::ids::RepoPath;
+use crate::config::EXCLUDED_BY_DEFAULT;
+use crate::git::{self, CommitLimits, EntryKind, Repo, Worktree};
+use crate::ids::{CommitId, RepoPath};
 
 /// The settings of `worktrees:` in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct WorktreeSettings {
     pub include_ignored: Vec<PathBuf>,
     /// What is too much to commit of them, as `commit:` in the configuration has it.
     pub limits: CommitLimits,
-    /// How many of sessions that are done are kept; all of them if it is not said.
+    /// How many are kept of sessions that are done, and of each branch's tasks; all of them if it is not said.
     pub pool: Option<usize>,
 }
 
@@ -30,14 +31,24 @@ impl WorktreeSettings {
         self.include_ignored.iter().map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
     }
 
-    /// The rules of a sparse checkout that leave out what is not wanted.
-    pub fn left_out(&self) -> Vec<String> {
-        self.exclude.iter().filter_map(|entry| left_out(entry)).collect()
+    /// The rules of a sparse checkout that leave out what is not wanted of a commit. The default gives none where the commit
+    /// has nothing of it: most repositories need no sparse checkout then.
+    pub fn left_out(&self, repo: &Repo, commit: CommitId) -> Result<Vec<String>, git::Error> {
+        let is_needed = |entry: &&String| match is_default(entry) {
+            true => has_directory(repo, commit, entry),
+            false => Ok(true),
+        };
+        let mut rules = Vec::new();
+        for entry in &self.exclude {
+            rules.extend(if is_needed(&entry)? { left_out(entry) } else { None });
+        }
+        Ok(rules)
     }
 
-    /// The entries of `exclude` that leave nothing out of a worktree.
+    /// The entries of `exclude` that leave nothing out of a worktree. Of the default that is no mistake.
     pub fn without_effect<'a>(&'a self, worktree: &mut Worktree) -> Result<Vec<&'a str>, git::Error> {
-        let rules = self.exclude.iter().filter_map(|entry| Some((entry.as_str(), left_out(entry)?)));
+        let said = self.exclude.iter().filter(|entry| !is_default(entry));
+        let rules = said.filter_map(|entry| Some((entry.as_str(), left_out(entry)?)));
         let (entries, rules): (Vec<&str>, Vec<String>) = rules.unzip();
         let has_effect = git::worktree::have_effect(worktree, &rules)?;
         Ok(entries.into_iter().zip(has_effect).filter(|(_, effect)| !effect).map(|(entry, _)| entry).collect())
@@ -85,6 +96,16 @@ impl WorktreeSettings {
         }
         Ok(())
     }
+}
+
+fn is_default(entry: &str) -> bool {
+    entry == EXCLUDED_BY_DEFAULT
+}
+
+/// Whether a commit has a directory at its root.
+fn has_directory(repo: &Repo, commit: CommitId, name: &str) -> Result<bool, git::Error> {
+    let entry = repo.tree_entry(repo.tree_of(commit)?, &RepoPath::new(name.trim_matches('/')))?;
+    Ok(entry.is_some_and(|entry| entry.kind == EntryKind::Directory))
 }
 
 /// Creates the directory worktrees are created in.
@@ -150,13 +171,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_said_in_rules() {
-        let settings = |exclude: &[&str]| WorktreeSettings {
-            exclude: exclude.iter().map(|path| (*path).to_owned()).collect(),
-            ..WorktreeSettings::default()
-        };
-        assert_eq!(settings(&[]).left_out(), Vec::<String>::new());
-        let rules = settings(&[".claude/", "a\\b", "docs/old/", "/", "*.bin", "docs/**/*.png", "gen*/"]).left_out();
-        let expected = ["!/.claude/", "!/a\\\\b", "!/docs/old/", "!*.bin", "!/docs/**/*.png", "!gen*/"];
+        let entries = ["CLAUDE.md", "a\\b", "docs/old/", "/", "*.bin", "docs/**/*.png", "gen*/"];
+        let rules: Vec<String> = entries.iter().filter_map(|entry| left_out(entry)).collect();
+        let expected = ["!/CLAUDE.md", "!/a\\\\b", "!/docs/old/", "!*.bin", "!/docs/**/*.png", "!gen*/"];
         assert_eq!(rules, expected);
     }
 

@@ -19,6 +19,7 @@ mod tree;
 mod turn_commit;
 mod validate;
 mod verdict;
+mod worktrees;
 mod world;
 
 use std::error::Error;
@@ -51,6 +52,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach()?, &options)?,
         "validate" => validate::run(&pleach()?, &options)?,
+        "worktrees" => worktrees::run(&pleach()?, &options)?,
         _ => return Err(crate::USAGE.into()),
     };
     Ok(conclude(&verdicts))

@@ -19,6 +19,8 @@ pub struct Options {
     pub tasks: Option<usize>,
     /// Tasks of the generated trees.
     pub trees: Vec<usize>,
+    /// Files in the repositories worktrees are made of: a small, a middle and a large one.
+    pub worktree_sizes: Vec<usize>,
     /// Model calls one after the other.
     pub calls: usize,
     /// Model calls at once.
@@ -40,6 +42,7 @@ impl Options {
             commits: 100_000,
             tasks: None,
             trees: vec![10, 100, 300, 1_000],
+            worktree_sizes: vec![1_500, 20_000, 100_000],
             calls: 2_000,
             streams: 100,
             agents: 50,
@@ -56,6 +59,7 @@ impl Options {
                 "--commits" => options.commits = number(value()?)?,
                 "--tasks" => options.tasks = Some(number(value()?)?),
                 "--tree-sizes" => options.trees = numbers(value()?)?,
+                "--worktree-sizes" => options.worktree_sizes = numbers(value()?)?,
                 "--calls" => options.calls = number(value()?)?,
                 "--streams" => options.streams = number(value()?)?,
                 "--agents" => options.agents = number(value()?)?,
@@ -67,7 +71,15 @@ impl Options {
     }
 
     fn quick(self) -> Self {
-        Self { sizes: vec![1_000, 5_000], turns: 600, rounds: 5, agents: 20, quick: true, ..self }
+        Self {
+            sizes: vec![1_000, 5_000],
+            worktree_sizes: vec![300, 2_000, 5_000],
+            turns: 600,
+            rounds: 5,
+            agents: 20,
+            quick: true,
+            ..self
+        }
     }
 
     /// The tree that is judged: that of so many tasks, or the largest when there is none.

@@ -215,3 +215,33 @@ fn random_trees_end_the_same_with_any_jobs() {
         assert_eq!(ends[0], ends[1], "{tasks:?}");
     }
 }
+
+/// The slots that are there, by the last part of their paths.
+fn slots(garden: &Garden) -> Vec<String> {
+    let listed = garden.env.git(&["worktree", "list", "--porcelain"]);
+    let places =
+        listed.lines().filter_map(|line| line.strip_prefix("worktree ")).filter(|path| path.contains("/tasks/"));
+    places.map(|path| path.rsplit('/').next().unwrap().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[test]
+fn idle_slots_beyond_the_pool_are_removed() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    garden.configure("worktrees: {pool: 2}\n");
+    garden.agent(&format!("{}; echo $task > $task.txt", meets(3)), APPROVES);
+    garden.gardener(&["--jobs", "3"]).expect(0);
+    assert_eq!(completed(&garden), set(&["T001", "T002", "T003"]));
+    assert_eq!(slots(&garden), ["2", "main"], "those with the lowest numbers stay");
+    assert_eq!(garden.refs("refs/pleach/keep/"), Vec::<String>::new());
+}
+
+#[test]
+fn a_slot_with_something_unsaved_stays() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    garden.configure("worktrees: {pool: 0}\n");
+    let inside = "case $PWD in */3) git init -q inside; echo mine > inside/f;; esac";
+    garden.agent(&format!("{}; echo $task > $task.txt; {inside}", meets(3)), APPROVES);
+    garden.gardener(&["--jobs", "3"]).expect(0);
+    assert_eq!(slots(&garden), ["3"], "a repository in it would be lost");
+    garden.env.assert_no_process_left();
+}

@@ -118,6 +118,8 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     if let Some(mut copy) = made.take_left(name) {
         // An earlier session of this process worked here.
         made.kept.extend(workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?);
+        let rules = context.engine.worktrees.left_out(&copy.repo, base)?;
+        workspace::apply_exclusions(&mut copy, &rules)?;
         context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
         made.copies.push(copy);
         return Ok(());
@@ -135,8 +137,10 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     }
     // The worktree of a target's tasks outlives its sessions: a new session does not know whose files are in it.
     let belongs = context.state.task.is_none() || has_begun(context);
-    let rules = context.engine.worktrees.left_out();
+    let rules = context.engine.worktrees.left_out(&repo, base)?;
     let mut worktree = git::worktree::open_or_repair(&repo, &path, at.base, &rules, belongs)?;
+    // One that was just created has nothing to keep or to reset.
+    let is_pristine = worktree.take_pristine() && at.base == at.tip;
     let odd = worktree.take_cleared();
     if !odd.is_empty() {
         let odd = listed(odd, NAMED);
@@ -160,6 +164,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     // A person may have resolved a conflict there since the session paused.
     match laid_for_person(context, name) {
         Some(theirs) if copy.has_laid(theirs)? => copy.note_laid(theirs)?,
+        _ if is_pristine => {}
         _ => made.kept.extend(workspace::recover(&mut copy)?),
     }
     let is_other = workspace::apply_exclusions(&mut copy, &rules)?;

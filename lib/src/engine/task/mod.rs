@@ -14,5 +14,5 @@ pub use job::TaskJob;
 pub use report::{Retest, Retested, StepReport, TaskReport};
 pub use session::TaskSession;
 pub(super) use step::{code_of, in_the_record};
-pub use task_slot::TaskSlot;
-pub(super) use task_slot::{FIRST_SLOT, TaskSlots, slot_path};
+pub(super) use task_slot::{FIRST_SLOT, slot_path};
+pub use task_slot::{TaskSlot, target_lock};

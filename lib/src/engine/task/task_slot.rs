@@ -1,7 +1,6 @@
 //! The worktrees of a target's tasks. A task works in a slot; the next one re-uses it, with the files git ignores: caches,
 //! builds. Slots never move, because moved paths void such caches.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::engine::Error;
@@ -38,43 +37,9 @@ impl TaskSlot {
     }
 }
 
-/// The slots of a run over a tree.
-#[derive(Debug)]
-pub(in crate::engine) struct TaskSlots {
-    repo: Repo,
-    target: BranchName,
-    free: BTreeMap<u32, TaskSlot>,
-    /// The highest number in use.
-    last: u32,
-}
-
-impl TaskSlots {
-    /// The first slot of a target; others are taken when they are needed.
-    pub(in crate::engine) fn open(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
-        let first = TaskSlot::take(repo, target, FIRST_SLOT)?;
-        let free = BTreeMap::from([(FIRST_SLOT, first)]);
-        Ok(Self { repo: repo.clone(), target: target.clone(), free, last: FIRST_SLOT })
-    }
-
-    /// Takes a free slot, the one with the lowest number, or another one.
-    pub(in crate::engine) fn take(&mut self) -> Result<TaskSlot, Error> {
-        if let Some((_, slot)) = self.free.pop_first() {
-            return Ok(slot);
-        }
-        let slot = TaskSlot::take(&self.repo, &self.target, self.last + 1)?;
-        self.last = slot.number;
-        Ok(slot)
-    }
-
-    /// Takes a slot back.
-    pub(in crate::engine) fn put_back(&mut self, slot: TaskSlot) {
-        self.free.insert(slot.number, slot);
-    }
-
-    /// A free slot, if there is one.
-    pub(in crate::engine) fn free(&self) -> Option<&TaskSlot> {
-        self.free.values().next()
-    }
+/// The name of the lock a run over a tree holds on its target.
+pub fn target_lock(target: &BranchName) -> String {
+    format!("target-{}", branch_key(target))
 }
 
 /// The path of a slot of a target's tasks, below the base of all worktrees.

@@ -8,14 +8,15 @@ use super::plan::TreePlan;
 use super::progress::ProgressReader;
 use super::run::{TreeRun, target_tip};
 use super::run_state::RunState;
+use super::task_slots::TaskSlots;
 use super::unfinished::bring_branches;
 use super::{Error, approvals, earlier_runs};
 use crate::engine::Engine;
 use crate::engine::start_request::refuse_clash;
-use crate::engine::task::{TaskSlot, TaskSlots};
+use crate::engine::task::{TaskSlot, target_lock};
 use crate::git::Repo;
 use crate::ids::BranchName;
-use crate::workspace::{Lock, branch_key, phase_branches, task_branches};
+use crate::workspace::{Lock, phase_branches, task_branches};
 
 /// Takes the target, or reports its holder, and reads the progress so far. Also returns what needs approval besides the
 /// plan: records and branches can be fetched, so what they would run has to be approved before the run starts.
@@ -28,7 +29,7 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
     bring_branches(&repo, &plan.target)?;
     let mut reader = ProgressReader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-    let slots = TaskSlots::open(&repo, &plan.target).map_err(Error::from)?;
+    let slots = TaskSlots::open(&engine, &repo, &plan).map_err(Error::from)?;
     let seen = target_tip(&repo, &plan.target)?;
     let progress = plan.progress(&mut reader)?;
     let state = RunState {
@@ -66,11 +67,6 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
 
 /// More slots than anybody uses: names are short enough for so many.
 const MOST_SLOTS: u32 = 999;
-
-/// The name of the lock a run holds on its target.
-pub fn target_lock(target: &BranchName) -> String {
-    format!("target-{}", branch_key(target))
-}
 
 /// Refuses a target whose name is too long for file names.
 pub fn check_target(target: &BranchName) -> Result<(), Error> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::pending_trust::Approved;
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
+use super::task_slots::TaskSlots;
 use super::unfinished::Unfinished;
-use crate::engine::task::TaskSlots;
 use crate::git::TreeId;
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::progress::Progress;
@@ -33,6 +33,7 @@ pub(super) struct RunState {
     pub(super) lost: BTreeMap<TaskId, Vec<SessionId>>,
     /// The opening commit is written.
     pub(super) opened: bool,
+    /// The last to go: the slots are trimmed while it is held.
     pub(super) _lock: Lock,
 }
 

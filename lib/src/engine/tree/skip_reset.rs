@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::open::{check_target, target_lock};
+use super::open::check_target;
 use super::progress::ProgressReader;
 use super::refusal_reasons::begins_anew;
 use super::start::{run_start, start_message};
@@ -10,6 +10,7 @@ use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::cancel;
+use crate::engine::task::target_lock;
 use crate::git::{self, CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};

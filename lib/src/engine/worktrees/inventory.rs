@@ -8,8 +8,7 @@ use jiff::Timestamp;
 
 use crate::engine::Error;
 use crate::engine::locks::{lock_name, worktree_lock_name};
-use crate::engine::task::{FIRST_SLOT, TaskSlot, slot_path};
-use crate::engine::tree::target_lock;
+use crate::engine::task::{FIRST_SLOT, TaskSlot, slot_path, target_lock};
 use crate::git::{self, ListedWorktree, Repo};
 use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId};
 use crate::record::History;
@@ -115,6 +114,21 @@ pub(super) fn unused_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<V
     let mut found: Vec<OwnWorktree> = listed.into_iter().filter_map(|listed| known.own(listed)).collect();
     found.sort_by(|a, b| (a.created, &a.path).cmp(&(b.created, &b.path)));
     Ok(found)
+}
+
+/// The slots of a target's tasks that nobody works in, by their numbers. Only for who holds the target.
+pub(in crate::engine) fn idle_slots(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    of: &BranchName,
+) -> Result<BTreeMap<u32, OwnWorktree>, Error> {
+    let slots = unused_worktrees(repo, places)?.into_iter().filter_map(|found| match found.owner {
+        WorktreeOwner::Tasks { ref target, slot } if target == of && found.state == WorktreeState::Idle => {
+            Some((slot, found))
+        }
+        _ => None,
+    });
+    Ok(slots.collect())
 }
 
 /// What is read once for all worktrees.

@@ -9,8 +9,7 @@ use crate::engine::remove::{
     KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
 };
 use crate::engine::session_plan::RUN_DIR;
-use crate::engine::task::TaskSlot;
-use crate::engine::tree::target_lock;
+use crate::engine::task::{TaskSlot, target_lock};
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
@@ -139,6 +138,21 @@ pub fn prune_worktree(
     remove_empty_directory(&worktree.path)?;
     held.release(is_forgotten(repo, &worktree.owner)?)?;
     Ok(work)
+}
+
+/// Removes a slot of tasks that holds nothing but what a branch has, for who holds its locks. Returns whether it did.
+pub(in crate::engine) fn remove_idle_slot(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    worktree: &OwnWorktree,
+) -> Result<bool, WorktreeStays> {
+    let known = decide(repo, places, worktree, false)?;
+    if only_there(repo, worktree, &known)?.is_some() {
+        return Ok(false);
+    }
+    git::worktree::remove(repo, &worktree.path)?;
+    remove_empty_directory(&worktree.path)?;
+    Ok(true)
 }
 
 /// The locks that keep everybody else away.

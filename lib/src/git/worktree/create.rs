@@ -14,7 +14,7 @@ use super::lock::lock_worktrees;
 use super::metadata::Notes;
 use super::registration::Registration;
 use super::sparse_rules::SparseRules;
-use super::{Worktree, open, remove, sanitize};
+use super::{Worktree, index_file, open, remove, sanitize, scan};
 use crate::git::crash::{self, CrashKind, CrashSide};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::program::{GitOutput, Program};
@@ -50,14 +50,19 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
 fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: CreationMarker) -> Result<Worktree, Error> {
     check_out(repo, path, made, rules, &marker)?;
     crash::point(CrashKind::HeadUpdate, CrashSide::After);
-    // Files and index are equally new, so git would read them all at every status until this is done once.
-    refresh(repo, path)?;
     let notes = Notes::of(repo.common_dir(), made);
     SparseRules::note(repo, made, &notes)?;
     let index = made.join("index");
     notes.note_index(&index.metadata().at("read", &index)?)?;
+    let mut worktree = open::open(repo, path)?;
+    // The newest files are as new as git's index, so that a later write might not show, and git would read them at every
+    // status. They are looked at once while nobody can write, and the index is written after that.
+    let found = scan::scan_all(&mut worktree)?;
+    worktree.cache.forget_stats(&found.candidates);
+    worktree.is_pristine = found.is_empty();
+    index_file::write_index(&mut worktree)?;
     marker.finish()?;
-    open::open(repo, path)
+    Ok(worktree)
 }
 
 /// Finishes a worktree whose making was cut short; none where git had not come to its files, or made it for another

@@ -77,6 +77,7 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
             excluded: Vec::new(),
             put_aside: Vec::new(),
             rules: SparseRules::default(),
+            is_pristine: false,
             is_agents,
             registration,
             cleared: cleared.into(),

@@ -32,6 +32,8 @@ pub fn remove_half_made(repo: &Repo, path: &Path) -> Result<(), Error> {
 
 /// Lets git forget worktrees whose files are gone.
 pub fn prune(repo: &Repo) -> Result<(), Error> {
+    // One that is being registered has its files elsewhere for a moment.
+    let _alone = lock_worktrees(repo.common_dir())?;
     sanitize::remove_blocking_files(repo.common_dir())?;
     repo.shared.program.run(repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
 }

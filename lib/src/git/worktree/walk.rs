@@ -30,8 +30,10 @@ const MOST_THREADS: usize = 4;
 const STEP: Duration = Duration::from_millis(20);
 
 /// Up to this many possibly changed files are read by the scan itself, each up to this size: reading few and small ones
-/// is faster than preparing the library.
+/// is faster than preparing the library. That costs as much as the repository is large, so there it may be one in so many.
 const FEW: usize = 16;
+
+const FEW_OF: usize = 200;
 
 pub(super) const SMALL: u64 = 256 * 1024;
 
@@ -69,7 +71,8 @@ impl Walked {
     pub fn few(&self, index: &File) -> Option<&[usize]> {
         let is_all = self.unchanged.len() + self.absent + self.unsure.len() == index.entries().len();
         let are_rules = |at: &usize| index.entries()[*at].path(index).ends_with(b".gitattributes");
-        (is_all && self.unsure.len() <= FEW && !self.unsure.iter().any(are_rules)).then_some(&self.unsure)
+        let most = FEW.max(index.entries().len() / FEW_OF);
+        (is_all && self.unsure.len() <= most && !self.unsure.iter().any(are_rules)).then_some(&self.unsure)
     }
 
     /// Marks the entries that need no further check. An excluded file that exists needs one. For a check of the

@@ -50,6 +50,8 @@ pub struct Worktree {
     pub(super) ignored: IgnoredBySetup,
     /// Where things in its way were moved to.
     pub(super) put_aside: Vec<PathBuf>,
+    /// It was just created, and its files are those of its commit.
+    pub(super) is_pristine: bool,
     /// It was made for agents, which can write to its git directory.
     pub(super) is_agents: bool,
     /// Its registration, which no agent can change.
@@ -101,6 +103,11 @@ impl Worktree {
     /// The tree the files are compared with: the last one that was recorded.
     pub fn tree(&self) -> TreeId {
         self.tree
+    }
+
+    /// Whether it was just created, with all files as its commit has them. Asked once, before anybody works in it.
+    pub(crate) fn take_pristine(&mut self) -> bool {
+        std::mem::take(&mut self.is_pristine)
     }
 
     /// Names files, or directories with all in them, that are never committed unless they are tracked.

@@ -1,5 +1,6 @@
 //! From files to trees, and a worktree that follows.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -858,6 +859,44 @@ fn worktrees_are_listed_and_removed_in_any_state() {
     }
     git::worktree::prune(&repo).unwrap();
     assert_eq!(git::worktree::list(&repo).unwrap().len(), 1);
+}
+
+#[test]
+fn eight_worktrees_made_at_once_do_not_disturb_each_other() {
+    let sandbox = Sandbox::new();
+    // Enough that git checks them out by several processes.
+    for number in 0..150 {
+        sandbox.write(&format!("repo/many/{number}.txt"), format!("{number}\n"));
+    }
+    sandbox.commit("repo", "many");
+    let base = sandbox.open("repo").head().unwrap().commit;
+    let paths: Vec<PathBuf> = (0..8).map(|number| sandbox.path(&format!("slots/{number}/main"))).collect();
+    std::thread::scope(|scope| {
+        let (sandbox, paths) = (&sandbox, &paths);
+        for path in paths {
+            scope.spawn(move || {
+                let repo = sandbox.open("repo");
+                let other = path.with_file_name("other");
+                // Another one comes and goes meanwhile, and its name is free again.
+                git::worktree::add(&repo, &other, base).unwrap();
+                git::worktree::remove(&repo, &other).unwrap();
+                let mut made = git::worktree::add(&repo, path, base).unwrap();
+                git::worktree::prune(&repo).unwrap();
+                assert!(git::worktree::scan_all(&mut made).unwrap().is_empty());
+            });
+        }
+    });
+    let repo = sandbox.open("repo");
+    assert_eq!(git::worktree::list(&repo).unwrap().len(), 9);
+    let git_dirs: BTreeSet<PathBuf> =
+        paths.iter().map(|path| git::worktree::open(&repo, path).unwrap().git_dir().to_owned()).collect();
+    assert_eq!(git_dirs.len(), 8, "each has a git directory of its own");
+    for path in &paths {
+        assert_eq!(sandbox.git(path, &["status", "--porcelain"]), "");
+        assert_eq!(sandbox.git(path, &["rev-parse", "HEAD"]), base.to_string());
+        assert_eq!(sandbox.git(path, &["ls-files", "many"]).lines().count(), 150);
+    }
+    assert_eq!(sandbox.git("repo", &["worktree", "prune", "--verbose", "--dry-run"]), "", "none is half made");
 }
 
 #[test]
