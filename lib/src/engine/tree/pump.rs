@@ -350,6 +350,10 @@ impl<'a> TreePump<'a> {
         match tried {
             LandOutcome::Red(on) => {
                 self.active_at(task).attempts.next_or_fail(&mut session, None)?;
+                // One that an earlier run has left no longer waits to land, which others wait for.
+                if self.run.schedule.waits_to_land(task) {
+                    self.run.read_again()?;
+                }
                 if !session.is_decided()
                     && let Err(unasked) = self.run.state.approved.require(task, on)
                 {
