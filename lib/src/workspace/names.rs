@@ -166,6 +166,16 @@ mod tests {
     }
 
     #[test]
+    fn a_parallel_branch_tells_session_and_context() {
+        let read = |branch: &str| context_of_branch(&BranchName::new(branch).unwrap());
+        let (session, context) = read("pleach/wide/abcdefgh--api-2").expect("session and context");
+        assert_eq!((session.as_str(), context.as_str()), ("abcdefgh", "api-2"));
+        for other in ["pleach/wide/abcdefgh", "pleach/tasks/main/T001--api", "main", "pleach/x/abcdefgh--"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn repositories_are_named_after_their_directory() {
         assert_eq!(repo_name(Path::new("/x/app/.git"), Some(Path::new("/x/app"))), "app");
         assert_eq!(repo_name(Path::new("/x/app/.git"), None), "app");
