@@ -387,7 +387,7 @@ fn summary(
                 let gate = question.address();
                 out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
                 question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
-                out.line(format!("look:    {}", about(format!("diff {id}"))))?;
+                out.line(format!("look:    {}", about(format!("diff {}", question.place(id)))))?;
                 out.line(format!("answer:  {}", about(format!("resume {id} --answer {gate}=CHOICE"))))?;
                 out.line(format!("comment: {}", about(format!("resume {id} --answer '{gate}=CHOICE: COMMENT'"))))?;
             }
