@@ -1,15 +1,16 @@
 //! Checks before a pipeline runs: diagnostics, agents, prices, and approval.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::agent::{CliAgent, Roster};
 use pleach::config::Config;
 use pleach::engine::{Engine, Question};
 use pleach::git::{self, Repo};
-use pleach::ids::CommitId;
+use pleach::ids::{CommitId, ContextId};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use pleach::plan::tree::TaskTree;
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
 use pleach::trust::{TrustItem, TrustScope};
@@ -69,9 +70,10 @@ pub fn check_pipeline(
     }
 }
 
-/// An answer to a gate the pipeline does not have, or that is not one of its choices, would stop the run halfway.
-pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answers: &Answers) -> Result<(), Failure> {
-    let questions: Vec<Question> = pipelines.into_iter().flat_map(questions).collect();
+/// An answer to a gate the pipeline does not have, or that is not one of its choices, would stop the run halfway. In a run
+/// over a tree a gate may be named with one of its `tasks`.
+pub fn check_answers(pipelines: &[&Pipeline], tasks: Option<&TaskTree>, answers: &Answers) -> Result<(), Failure> {
+    let questions: Vec<Question> = pipelines.iter().flat_map(|pipeline| questions(pipeline)).collect();
     // The gate of a branch may be named with its context.
     let asked = |name: &str| {
         let node = name.rsplit_once('/').map_or(name, |(_, node)| node);
@@ -82,6 +84,21 @@ pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answ
         let hint =
             if names.is_empty() { "it has no gates".to_owned() } else { format!("its gates: {}", names.join(", ")) };
         return Err(Failure::new(Code::NoSuchGate, format!("the pipeline has no gate `{unknown}`")).hint(hint));
+    }
+    let is_task = |name: &str| tasks.is_some_and(|tree| name.parse().is_ok_and(|id| tree.is_leaf(&id)));
+    let is_context = |name: &str| pipelines.iter().any(|pipeline| may_be_context(pipeline, name));
+    let is_place = |place: &str| match place.split_once('/') {
+        Some((task, context)) => is_task(task) && is_context(context),
+        None => is_task(place) || is_context(place),
+    };
+    let places = answers.named.iter().filter_map(|name| name.rsplit_once('/').map(|(place, _)| (name, place)));
+    if let Some((name, place)) = places.into_iter().find(|(_, place)| !is_place(place)) {
+        let (what, hint) = match tasks {
+            Some(_) => ("task or branch", "write it as TASK/NODE, TASK/CONTEXT/NODE or NODE"),
+            None => ("branch", "a branch is named after its first node: CONTEXT/NODE"),
+        };
+        let message = format!("`{name}` is no gate: there is no {what} `{place}`");
+        return Err(Failure::new(Code::NoSuchGate, message).hint(hint));
     }
     // A file may answer for several pipelines, and one gate may be in several: then one of them has to have the choice.
     for (name, given) in &answers.given {
@@ -95,6 +112,26 @@ pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answ
         }
     }
     Ok(())
+}
+
+/// Whether a context of a pipeline's run may have this name: that of the first node of a branch, with a number from its
+/// second visit on, behind those of the branches it is in.
+fn may_be_context(pipeline: &Pipeline, name: &str) -> bool {
+    let fan_outs = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Parallel);
+    let first =
+        fan_outs.flat_map(|node| pipeline.outgoing(&node.id)).map(|edge| ContextId::of_node(&edge.to).to_string());
+    is_made_of(&first.collect(), name)
+}
+
+fn is_made_of(names: &BTreeSet<String>, text: &str) -> bool {
+    names.iter().filter_map(|name| text.strip_prefix(name.as_str())).any(|rest| {
+        let Some(inner) = rest.strip_prefix('-') else { return rest.is_empty() };
+        let after_number = inner.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let is_numbered = after_number.len() < inner.len();
+        let is_last = is_numbered && after_number.is_empty();
+        let is_outer = || is_numbered && after_number.strip_prefix('-').is_some_and(|inner| is_made_of(names, inner));
+        is_last || is_outer() || is_made_of(names, inner)
+    })
 }
 
 /// The questions of a pipeline's gates.
@@ -173,4 +210,20 @@ pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> R
 /// Said before everything else and again at the end.
 pub fn warn_simulated() {
     warning!(Simulation, "{SIMULATED}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_are_known_by_the_nodes_they_start_at() {
+        let names = BTreeSet::from(["api", "x", "a-b"].map(str::to_owned));
+        for name in ["api", "x", "api-2", "api-x", "api-2-x-3", "a-b", "a-b-12-api"] {
+            assert!(is_made_of(&names, name), "{name}");
+        }
+        for name in ["", "ap", "apix", "api-", "api-2x", "api-y", "2", "a", "x-2-"] {
+            assert!(!is_made_of(&names, name), "{name}");
+        }
+    }
 }

@@ -300,7 +300,7 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
         }
     };
     if !globals.json {
-        summary(globals, &session, &ended, begun.elapsed())?;
+        summary(globals, &session, &ended, begun.elapsed(), progress.failed_branches())?;
         if session.started().simulated {
             Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes were simulated"))?;
         }
@@ -323,6 +323,7 @@ fn summary(
     session: &Session,
     ended: &SessionEnded,
     took: std::time::Duration,
+    failed_branches: usize,
 ) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = session.id();
@@ -334,6 +335,11 @@ fn summary(
     match ended {
         SessionEnded::Completed => {
             out.line(format!("{} session {id} ({counted})", head("done:")))?;
+            match failed_branches {
+                0 => {}
+                1 => out.line("1 branch failed")?,
+                many => out.line(format!("{many} branches failed"))?,
+            }
             match engine::overspent(session) {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
                 // What is done is done, whatever others have spent.
@@ -381,7 +387,7 @@ fn summary(
                 let gate = question.address();
                 out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
                 question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
-                out.line(format!("look:    {}", about(format!("diff {id}"))))?;
+                out.line(format!("look:    {}", about(format!("diff {}", question.place(id)))))?;
                 out.line(format!("answer:  {}", about(format!("resume {id} --answer {gate}=CHOICE"))))?;
                 out.line(format!("comment: {}", about(format!("resume {id} --answer '{gate}=CHOICE: COMMENT'"))))?;
             }

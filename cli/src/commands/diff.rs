@@ -2,9 +2,12 @@
 
 use clap::Args;
 use pleach::engine::Summary;
-use pleach::git::{self, FileStat};
+use pleach::git::{self, FileStat, Repo};
+use pleach::ids::{CommitId, ContextId};
+use pleach::record::contexts;
 use serde_json::json;
 
+use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -14,10 +17,11 @@ use crate::sessions::{self, SessionFilter};
 
 /// Show everything a session has changed.
 ///
-/// Compares the commit the session started at with its newest recorded one, whatever happened to the branches since.
+/// Compares the commit the session started at with its newest recorded one, whatever happened to the branches since. Of a
+/// parallel branch, the commit it was forked at is compared with its newest one.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The session, or the beginning of its id; by default the newest.
+    /// The session, or the beginning of its id; by default the newest. `SESSION/CONTEXT` is one of its parallel branches.
     session: Option<String>,
     /// Count the lines of each file instead of showing them.
     #[arg(long)]
@@ -26,9 +30,20 @@ pub struct DiffArgs {
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Any)?;
+    let (session, context) = match args.session.as_deref().map(|given| (given, given.split_once('/'))) {
+        Some((_, Some((session, context)))) => (Some(session), Some(context)),
+        Some((session, None)) => (Some(session), None),
+        None => (None, None),
+    };
+    let id = sessions::named_or_newest(globals, &repo, session, SessionFilter::Any)?;
     let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
-    let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
+    let (base, work) = match context {
+        Some(context) => work_in(&repo, &summary, context)?,
+        None => match summary.base().zip(summary.work()) {
+            Some(both) => both,
+            None => return Ok(Exit::Done),
+        },
+    };
     let compare = || {
         let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);
         let patch = if args.stat { None } else { Some(git::diff::patch(&repo, old, new, &[])?) };
@@ -50,6 +65,20 @@ pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
         out.line(table(&stat))?;
     }
     Ok(Exit::Done)
+}
+
+/// The commit a parallel branch was forked at, and its newest one.
+fn work_in(repo: &Repo, summary: &Summary, context: &str) -> Result<(CommitId, CommitId), Failure> {
+    let found = match context.parse::<ContextId>() {
+        Ok(context) => summary.work_in(repo, &context).map_err(|error| of_engine(&error))?,
+        Err(_) => None,
+    };
+    found.ok_or_else(|| {
+        let names = contexts(repo, &summary.session).unwrap_or_default();
+        let names: Vec<&str> = names.iter().map(ContextId::as_str).collect();
+        let message = format!("session {} has no branch `{}`", summary.session, plain(context));
+        Failure::new(Code::NoSuchBranch, message).hint(format!("there are: {}", names.join(", ")))
+    })
 }
 
 /// A patch for a terminal. Carriage returns are part of lines and stay.

@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     warn_of_changed_file(&place, &id, &history.started);
     let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
-    check_answers([&pipeline], &answers)?;
+    check_answers(&[&pipeline], None, &answers)?;
     let search = Search::from(&globals.dir, globals.config.as_deref());
     let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;

@@ -88,7 +88,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     };
     let config = &settings.resolved.config;
     let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), config)?;
-    check_answers([&pipeline], &answers)?;
+    check_answers(&[&pipeline], None, &answers)?;
     if !args.dry_run {
         require_trust(globals, &settings, &place, head.commit, &pipeline, &file.name, Vec::new())?;
         agree_to_inputs(globals, &settings, &place, &inputs)?;

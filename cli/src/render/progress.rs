@@ -7,7 +7,7 @@ use std::time::Duration;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::Session;
-use pleach::event::{Event, NodeExecution, Notification, Route, Snapshot};
+use pleach::event::{Event, NodeExecution, Notification, ParallelBranchCompleted, Route, Snapshot, Status};
 use pleach::ids::{ContextId, RepoPath};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::text::{counted, named};
@@ -32,6 +32,10 @@ pub struct Progress {
     workers: Workers,
     /// The cost of each context's running node so far.
     nodes: BTreeMap<ContextId, Amount>,
+    /// The reason of each context's last failure, as far as it was shown.
+    reasons: BTreeMap<ContextId, String>,
+    /// How many branches have failed.
+    failed_branches: usize,
     /// The context of the event that is shown.
     context: ContextId,
 }
@@ -48,6 +52,8 @@ impl Progress {
             live: Live::new(!quiet && std::io::stderr().is_terminal(), session.spent()),
             workers: Workers::of(session.pipeline(), session.agents()),
             nodes: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+            failed_branches: 0,
             context: ContextId::main(),
         }
     }
@@ -62,6 +68,7 @@ impl Progress {
             self.show(event);
         }
         match event {
+            Event::ParallelBranchCompleted(branch) if has_failed(branch) => self.failed_branches += 1,
             Event::NodeExecution(node) => node.warnings.iter().for_each(say::warn),
             Event::Warning(warning) => say::warn(warning),
             // What follows from a limit is told by the end of the run, unless nothing does.
@@ -114,6 +121,8 @@ impl Progress {
                 self.live.set(|now| now.end(branch.context.as_str()));
                 if branch.stopped {
                     self.line(format!("{} branch {} stopped", paint(FAINT, "■"), branch.context));
+                } else if has_failed(branch) {
+                    self.branch_failed(branch);
                 }
             }
             Event::WorktreeMergeConflict(conflict) => {
@@ -144,10 +153,13 @@ impl Progress {
 
     fn ended(&mut self, node: &NodeExecution) {
         let took = duration(Duration::from_millis(node.duration_ms));
-        // What the run fails with is told by its end.
-        let is_told = |why: &&str| !matches!(&node.route, Route::Fail { reason } if reason.contains(why));
-        let why = node.outcome.failure_reason.as_deref().filter(is_told).map(|why| format!(": {why}"));
-        let why = why.unwrap_or_default();
+        // What the run fails with is told by its end. A branch may fail and the run go on.
+        let is_in_branch = self.context != ContextId::main();
+        let is_told =
+            |why: &&str| is_in_branch || !matches!(&node.route, Route::Fail { reason } if reason.contains(why));
+        let why = node.outcome.failure_reason.as_deref().filter(is_told);
+        why.map(|why| self.reasons.insert(self.context.clone(), why.to_owned()));
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let next = match &node.route {
             Route::Edge { to } => format!(" → {to}"),
             Route::FailureTarget { to } | Route::Restart { to } => format!(" ↺ {to}"),
@@ -164,6 +176,19 @@ impl Progress {
             turns => format!(", {}, {}", counted(turns, "turn"), spent(&used)),
         };
         self.line(format!("{mark} {}{status} {took}{spent}{why}{next}", node.node_id));
+    }
+
+    /// A failed branch, where its last node has not said why.
+    fn branch_failed(&self, branch: &ParallelBranchCompleted) {
+        let why = branch.outcome.failure_reason.as_deref().unwrap_or("no reason was given");
+        if self.reasons.get(&branch.context).is_none_or(|shown| !why.contains(shown.as_str())) {
+            self.line(format!("{} branch {} failed: {why}", paint(BAD, "✗"), branch.context));
+        }
+    }
+
+    /// How many branches have failed so far.
+    pub fn failed_branches(&self) -> usize {
+        self.failed_branches
     }
 
     /// A line that stays. What a branch does is named after it.
@@ -183,4 +208,8 @@ impl Progress {
     pub fn finish(&mut self) {
         self.live.finish();
     }
+}
+
+fn has_failed(branch: &ParallelBranchCompleted) -> bool {
+    !branch.stopped && branch.outcome.status == Status::Fail
 }

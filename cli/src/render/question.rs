@@ -25,8 +25,9 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
     let mut text = String::new();
     if let Some(work) = &question.work {
         text.push_str(&judged(work));
-        let see = |command: &str| about(globals, &globals.dir, &format!("{command} {}", work.session), None);
-        text.push_str(&format!("  see more: {}, {}\n", see("diff"), see("turns")));
+        let see = |command: String| about(globals, &globals.dir, &command, None);
+        let diff = see(format!("diff {}", question.place(&work.session)));
+        text.push_str(&format!("  see more: {diff}, {}\n", see(format!("turns {}", work.session))));
     }
     let task = question.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
     text.push_str(&format!("? {task}{}\n", plain(&question.text)));

@@ -117,7 +117,12 @@ fn print_end(
                 out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
                 question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
                 if let Some(work) = &question.work {
-                    let diff = crate::next_commands::about(globals, dir, &format!("diff {}", work.session), None);
+                    let diff = crate::next_commands::about(
+                        globals,
+                        dir,
+                        &format!("diff {}", question.place(&work.session)),
+                        None,
+                    );
                     out.line(format!("look:    {diff}"))?;
                 }
                 out.line(format!("answer:  {}", answering(globals, &gate)))?;

@@ -119,7 +119,8 @@ impl TreeProgress {
             }
             Event::Warning(warning) => say::warn(warning),
             Event::HumanInteraction(answer) => {
-                self.line(question::answered(answer));
+                let answer = question::answered(answer);
+                self.line(format!("  {task} {}", answer.trim_start()));
             }
             Event::AttemptStarted(attempt) => {
                 let working = session.and_then(|session| self.working.get_mut(session));

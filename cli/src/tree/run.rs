@@ -64,7 +64,8 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     let site = RunSite { globals, args, tasks, truster, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = Arc::new(site.plan(file, target(&site.place)?)?);
-    check_answers(&site.pipelines_with_gates(&plan)?, &site.answers)?;
+    let asking = site.pipelines_with_gates(&plan)?;
+    check_answers(&asking.iter().collect::<Vec<_>>(), Some(&plan.tree), &site.answers)?;
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }

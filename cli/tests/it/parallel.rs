@@ -225,6 +225,36 @@ fn a_gate_in_a_branch_stops_only_that_branch() {
 }
 
 #[test]
+fn what_a_gate_in_a_branch_judges_is_shown() {
+    let env = TestEnv::with_repo();
+    let body = " ask [shape=hexagon, label=\"Go?\"]\n".to_owned()
+        + &tool("a", "echo from a > a.txt")
+        + &tool("b", "echo from b > b.txt")
+        + " join -> exit";
+    let dot = fan("asks", "", &["a -> ask", "b"], &body).replace("ask -> join", "ask\n ask -> join [label=Yes]");
+    for unknown in ["x/ask=Yes", "b/a/ask=Yes"] {
+        env.run(&dot, &["--answer", unknown]).expect(2).fails_with("no-such-gate").naming("no branch `");
+    }
+    let ran = env.run(&dot, &[]).expect(4);
+    let sid = env.session();
+    let look = format!("look:    pleach diff {sid}/a");
+    assert!(ran.stdout.lines().any(|line| line == look), "{look}: {ran}");
+    let changed = |session: &str| env.pleach(&["diff", session, "--json"]).expect(0).json()["files"].clone();
+    let one = |path: &str| json!([{"path": path, "added": 1, "removed": 0}]);
+    assert_eq!(changed(&sid), json!([]), "nothing is joined yet");
+    assert_eq!(changed(&format!("{sid}/a")), one("a.txt"));
+    assert_eq!(changed(&format!("{sid}/b")), one("b.txt"), "it has ended");
+    assert_eq!(changed(&format!("{sid}/main")), json!([]));
+    for unknown in ["c", "", "a/b"] {
+        let ran = env.pleach(&["diff", &format!("{sid}/{unknown}")]).expect(2);
+        ran.fails_with("no-such-branch").naming(format!("`{unknown}`"));
+    }
+    env.pleach(&["-y", "resume", &sid, "--answer", "x/ask=Yes"]).expect(2).fails_with("no-such-gate");
+    env.resume(&["--answer", "a/ask=Yes"]).expect(0);
+    assert_eq!(env.committed("a.txt"), "from a");
+}
+
+#[test]
 fn every_line_of_a_branch_names_it() {
     let env = TestEnv::with_repo();
     let ran = two(&env).expect(0);

@@ -26,6 +26,7 @@ use crate::record::{self, Batch, History};
 use crate::route;
 use crate::state::{Branch, FanOut, State, Visit};
 use crate::text::listed;
+use crate::workspace::parallel_branches;
 
 /// What became of a fan-out that was to be started.
 pub(super) enum FanOutBegin {
@@ -116,7 +117,8 @@ fn forks(context: &Context, parallel: &ParallelStarted) -> Result<Vec<ContextFor
 /// The branches of a context beside those of its session.
 fn branches_beside(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
     let beside = |(repo, branch): (&RepoName, &BranchName)| {
-        let branch = BranchName::new(format!("{branch}--{context}"));
+        let beginning = parallel_branches(&parent.plan.started, &parent.plan.id, branch);
+        let branch = BranchName::new(format!("{beginning}{context}"));
         Ok((repo.clone(), branch.map_err(|error| Error::Name(error.to_string()))?))
     };
     parent.plan.started.branches.iter().map(beside).collect()

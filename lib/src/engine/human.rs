@@ -115,6 +115,14 @@ impl Question {
         }
     }
 
+    /// What is to be judged as `pleach diff` names it: the session, with the context if it is in a branch.
+    pub fn place(&self, session: &SessionId) -> String {
+        match self.context == ContextId::main() {
+            true => session.to_string(),
+            false => format!("{session}/{}", self.context),
+        }
+    }
+
     /// The same with its task in front, which tells the tasks apart that are worked at once.
     pub fn address_with_task(&self) -> String {
         let address = self.address();

@@ -436,15 +436,14 @@ fn parallel_branches(
     obstacles: &mut Vec<Obstacle>,
 ) -> Result<(Vec<BranchState>, Vec<KeptWork>), RemoveError> {
     let (mut branches, mut keeps) = (Vec::new(), Vec::new());
-    let Some(own) = &known.branch else { return Ok((branches, keeps)) };
-    let prefix = format!("{}--", branch_ref(own));
-    for (name, at) in repo.refs().list(&prefix)? {
+    let Some(beginning) = &known.parallel else { return Ok((branches, keeps)) };
+    for (name, at) in repo.refs().list(&format!("refs/heads/{beginning}"))? {
         let Some(Ok(branch)) = name.strip_prefix("refs/heads/").map(BranchName::new) else { continue };
         refuse_checked_out(repo, &branch)?;
-        let is_joined = match known.work {
-            Some(work) => repo.history().is_ancestor(at, work)?,
-            None => false,
-        };
+        let mut is_joined = false;
+        for into in known.work.iter().chain(&known.joins) {
+            is_joined = is_joined || repo.history().is_ancestor(at, *into)?;
+        }
         let state = (branch.clone(), at, true);
         let is_base = known.base == Some(at);
         if !is_joined && !is_base && !is_merged(repo, known, at, Some(&state))? {

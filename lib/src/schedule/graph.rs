@@ -125,6 +125,11 @@ impl Schedule {
         self.index.get(phase).is_some_and(|phase| self.items[*phase].gathers)
     }
 
+    /// Whether a task has ended on its own branch and not landed, as far as the schedule was told.
+    pub fn waits_to_land(&self, task: &TaskId) -> bool {
+        self.index.get(task).is_some_and(|leaf| matches!(self.items[*leaf].standing, LeafState::Waiting { .. }))
+    }
+
     /// Whether something of a phase is on its branch that the target does not have.
     pub fn is_ahead(&self, phase: &TaskId) -> bool {
         let is_ahead =

@@ -55,7 +55,7 @@ impl Schedule {
     }
 
     /// The tasks that may land now.
-    fn lands(&self) -> impl Iterator<Item = TaskId> {
+    pub(super) fn lands(&self) -> impl Iterator<Item = TaskId> {
         let free = self.waiting.iter().filter(|(_, leaf)| !self.is_held(*leaf));
         free.map(|(_, leaf)| self.items[*leaf].id.clone())
     }

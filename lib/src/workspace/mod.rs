@@ -29,7 +29,10 @@ pub use follower::{BranchFollower, LaggingBranch};
 pub use guard::{Guard, GuardWatch, Guards, Violations};
 pub use keep::{KEEP, KeepOwner, save as keep};
 pub use lock::{Lock, LockError, LockHolder};
-pub(crate) use names::{agent_home, agent_homes, branch_key, branch_of_key, session_branch, task_branches};
+pub(crate) use names::{
+    agent_home, agent_homes, branch_key, branch_of_key, context_of_branch, parallel_branches, session_branch,
+    task_branches,
+};
 pub use names::{
     branch_ref, default_worktree_base, new_session_id, phase_branch, phase_branches, repo_name, target_of, task_branch,
 };

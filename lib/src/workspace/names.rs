@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::ids::{BASE32, BranchName, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId, TaskId};
+use crate::event::PipelineStarted;
+use crate::ids::{BASE32, BranchName, ContextId, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId, TaskId};
 
 /// A random session id; creating the session's ref decides whether it is unused.
 pub fn new_session_id() -> SessionId {
@@ -18,6 +19,22 @@ pub(crate) fn session_branch(
     session: &SessionId,
 ) -> Result<BranchName, InvalidId> {
     BranchName::new(format!("{prefix}{pipeline}/{session}"))
+}
+
+/// What the names of the branches of a session's parallel contexts begin with, given its own branch. The branch of a
+/// task is used by every session on it, so that there they are named as if the session had a branch of its own.
+pub(crate) fn parallel_branches(started: &PipelineStarted, session: &SessionId, own: &BranchName) -> String {
+    let of_task = started.task.as_ref().and_then(|task| {
+        let prefix = own.as_str().strip_suffix(&format!("{}{}", task_branches("", &task.target), task.id))?;
+        Some(format!("{prefix}{}/{session}--", started.name))
+    });
+    of_task.unwrap_or_else(|| format!("{own}--"))
+}
+
+/// The session and the context a parallel branch is named after; none for every other branch.
+pub(crate) fn context_of_branch(branch: &BranchName) -> Option<(SessionId, ContextId)> {
+    let (session, context) = branch.as_str().rsplit('/').next()?.split_once("--")?;
+    Some((session.parse().ok()?, context.parse().ok()?))
 }
 
 /// A branch's full ref name.
@@ -146,6 +163,16 @@ mod tests {
             assert_eq!(branch_of_key(nobody), None, "{nobody}");
         }
         assert!(task_branch("bad prefix ", &BranchName::new("main").unwrap(), &task).is_err());
+    }
+
+    #[test]
+    fn a_parallel_branch_tells_session_and_context() {
+        let read = |branch: &str| context_of_branch(&BranchName::new(branch).unwrap());
+        let (session, context) = read("pleach/wide/abcdefgh--api-2").expect("session and context");
+        assert_eq!((session.as_str(), context.as_str()), ("abcdefgh", "api-2"));
+        for other in ["pleach/wide/abcdefgh", "pleach/tasks/main/T001--api", "main", "pleach/x/abcdefgh--"] {
+            assert_eq!(read(other), None, "{other}");
+        }
     }
 
     #[test]

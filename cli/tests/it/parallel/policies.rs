@@ -212,3 +212,18 @@ fn a_goal_gate_counts_once_its_branch_is_joined() {
         .expect(1);
     assert!(ran.stdout.contains("goal gate `b`"), "{ran}");
 }
+
+#[test]
+fn a_failed_branch_says_why_when_the_run_succeeds() {
+    let env = TestEnv::with_repo();
+    let body = tool("a", "echo a > a.txt") + &tool("b", "echo no luck >&2; exit 3") + " join -> exit";
+    let ran = env.run(&fan("both", "", &["a", "b"], &body), &[]).expect(0);
+    let line = ran.stderr.lines().find(|line| line.contains("✗ b fail")).expect("the end of b");
+    assert!(line.starts_with("b │ ") && line.contains(": "), "{ran}");
+    assert_eq!(ran.stderr.matches("✗").count(), 1, "once is enough: {ran}");
+    assert!(ran.stdout.lines().any(|line| line == "1 branch failed"), "{ran}");
+    let env = TestEnv::with_repo();
+    let body = tool("a", "true") + &tool("b", "true") + " join -> exit";
+    let ran = env.run(&fan("both", "", &["a", "b"], &body), &[]).expect(0);
+    assert!(!ran.stdout.contains("failed"), "{ran}");
+}

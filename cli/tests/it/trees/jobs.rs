@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::garden::{APPROVES, Garden, Tree};
+use crate::sessions::Gate;
 use crate::support::Random;
 
 /// Waits until so many tasks are at work.
@@ -108,6 +109,30 @@ fn phase_tests_run_once_its_tasks_have_landed() {
     let ran = garden.gardener(&["--jobs", "3"]).expect(1);
     assert_eq!(ran.ended().0, "gate_red", "{ran}");
     assert_eq!(completed(&garden), set(&["T001", "T002"]));
+}
+
+#[test]
+fn phase_tests_run_once_while_other_tasks_finish() {
+    let tree = Tree::default().phase("p1", &["T001"]).leaf("T002", None).leaf("T003", None).leaf("T004: p1", None);
+    let garden = Garden::new(&tree);
+    let gate = Gate::new(&garden.env, "tests");
+    let runs = garden.env.root().join("tmp/runs");
+    let tests = format!("integration: echo x >> '{}'; {}", runs.display(), gate.command());
+    garden.plant(&tree.tests("p1", &[&tests]));
+    let work = "[ $task = T001 ] || until [ -e $W/tmp/runs ]; do sleep 0.02; done; echo $task > $task.txt";
+    garden.agent(work, APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--jobs", "3"]);
+    let held = gate.reached(&mut run);
+    for _ in ["T001", "T002", "T003"] {
+        run.wait_for(" complete (");
+    }
+    gate.open(held);
+    let ran = run.end().expect(0);
+    assert_eq!(garden.env.read("tmp/runs"), "x\n", "{ran}");
+    let steps = garden.told("main");
+    let at = |step: &str| steps.iter().position(|told| told == step).unwrap_or_else(|| panic!("{step}: {steps:?}"));
+    assert!(at("p1 test-pass") < at("T002 complete").min(at("T003 complete")), "{steps:?}");
+    garden.assert_in_order();
 }
 
 #[test]

@@ -165,3 +165,21 @@ fn status_has_a_line_for_every_running_task() {
     assert_eq!(nodes, [&json!("implement"), &json!("implement"), &Value::Null]);
     assert_eq!(inspected["running"]["node"], "implement");
 }
+
+#[test]
+fn nothing_starts_beside_a_landing_refused_before() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003", "T004"]));
+    garden.agent("[ $task = T002 ] && echo more >> README.md; echo $task > $task.txt", APPROVES);
+    garden.env.write("repo/README.md", "Not committed.\n");
+    garden.gardener(&[]).expect(5);
+    assert_eq!(garden.completed(), ["T001"]);
+    for _ in 0..2 {
+        let ran = garden.gardener(&["--jobs", "3"]).expect(5);
+        assert_eq!(ran.ended().0, "refused", "{ran}");
+        assert_eq!(["T003", "T004"].map(|task| garden.times_asked(task, "implement")), [0, 0], "{ran}");
+    }
+    garden.env.git(&["restore", "README.md"]);
+    garden.gardener(&["--jobs", "3"]).expect(0);
+    assert_eq!(completed(&garden), set(&["T001", "T002", "T003", "T004"]));
+    assert_eq!(garden.times_asked("T002", "implement"), 1);
+}

@@ -626,3 +626,74 @@ fn a_fan_out_in_the_pipeline_of_a_task() {
     assert_eq!(garden.file("main", "docs.txt"), "docs\ndocs");
     garden.env.assert_no_process_left();
 }
+
+const WIDE: &str = r#"digraph wide {
+    start [shape=Mdiamond]
+    done [shape=Msquare]
+    fork [shape=component]
+    a [shape=parallelogram, tool_command="date +%N > a.txt"]
+    b [shape=parallelogram, tool_command="date +%N > b.txt"]
+    join [shape=tripleoctagon]
+    implement [step=implement]
+    start -> fork
+    fork -> a -> join
+    fork -> b -> join
+    join -> implement -> done
+}
+"#;
+
+/// The branches pleach made, by the name of the session in place of its id.
+fn parallel_branches(garden: &Garden, sessions: &[String]) -> Vec<String> {
+    let name = |branch: String| {
+        let of = sessions.iter().position(|session| branch.contains(session.as_str()));
+        of.map_or(branch.clone(), |of| branch.replace(sessions[of].as_str(), &format!("S{of}")))
+    };
+    garden.refs("refs/heads/pleach/").into_iter().map(name).collect()
+}
+
+#[test]
+fn a_task_with_a_fan_out_is_done_again() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("wide.dot", WIDE);
+    garden.gardener(&["--pipeline", "wide.dot"]).expect(0);
+    assert!(garden.refs("refs/heads/pleach/").is_empty(), "what has landed is deleted with its branches");
+    let first = garden.env.git(&["show", "main:a.txt"]);
+    garden.env.pleach(&["-y", "reset", "T001"]).expect(0);
+    garden.gardener(&["--pipeline", "wide.dot"]).expect(0);
+    assert_ne!(garden.env.git(&["show", "main:a.txt"]), first);
+    assert!(garden.refs("refs/heads/pleach/").is_empty());
+    // What the branches held is in the records.
+    for session in garden.env.sessions() {
+        let record = format!("refs/pleach/sessions/{session}/a");
+        let made = garden.env.git(&["log", "--full-history", "--format=%s", &record, "--", "a.txt"]);
+        assert!(!made.is_empty(), "{record}");
+    }
+}
+
+#[test]
+fn a_failed_task_with_a_fan_out_is_retried() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("wide.dot", WIDE);
+    garden.agent("false", APPROVES);
+    garden.gardener(&["--pipeline", "wide.dot", "--max-retries", "1"]).expect(1);
+    let sessions = garden.env.sessions();
+    let own = ["refs/heads/pleach/tasks/main/T001", "refs/heads/pleach/wide/S0--a", "refs/heads/pleach/wide/S0--b"];
+    assert_eq!(parallel_branches(&garden, &sessions), own, "a failed task keeps its branches");
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&["--pipeline", "wide.dot", "--retry-failed"]).expect(0);
+    assert!(garden.refs("refs/heads/pleach/").is_empty());
+}
+
+#[test]
+fn rm_removes_the_parallel_branches_of_a_task() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {delete_branches: false}\n");
+    garden.commit("wide.dot", WIDE);
+    garden.gardener(&["--pipeline", "wide.dot"]).expect(0);
+    let session = garden.env.session();
+    let own = ["refs/heads/pleach/tasks/main/T001", "refs/heads/pleach/wide/S0--a", "refs/heads/pleach/wide/S0--b"];
+    assert_eq!(parallel_branches(&garden, std::slice::from_ref(&session)), own);
+    garden.env.pleach(&["-y", "rm", &session]).expect(0);
+    assert!(garden.refs("refs/heads/pleach/").is_empty());
+    assert!(garden.refs("refs/pleach/").is_empty());
+}

@@ -84,7 +84,13 @@ fn an_answer_to_no_gate_of_tasks_is_refused() {
     assert_eq!(garden.env.sessions().len(), 0);
     let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Perhaps"]).expect(2);
     ran.fails_with("answer-unknown");
-    garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Yes"]).expect(0);
+    for unknown in ["T009", "gate", "T001/gate", "T009/gate", ""] {
+        let answer = format!("{unknown}/gate=Yes");
+        let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", &answer]).expect(2);
+        ran.fails_with("no-such-gate").naming(format!("no task or branch `{unknown}`"));
+    }
+    assert_eq!(garden.env.sessions().len(), 0);
+    garden.gardener(&["--pipeline", "asks.dot", "--answer", "T001/gate=Yes"]).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
 }
 
@@ -120,4 +126,14 @@ fn commands_get_an_edited_tasks_text_like_agents() {
     assert_eq!(garden.env.read("home/saw"), "Prune: Cut it.");
     let lint = garden.newest("main", "T001 lint-pass");
     assert!(lint.subject.contains("\"Prune\""), "{}", lint.subject);
+}
+
+#[test]
+fn an_answer_is_shown_with_its_task() {
+    let garden = asking(&["T001", "T002"]);
+    let answers = ["--answer", "T001/gate=Yes", "--answer", "T002/gate=Without lint"];
+    let ran = garden.gardener(&[&["--pipeline", "asks.dot", "--jobs", "2"], &answers[..]].concat()).expect(0);
+    for line in ["  T001 Keep it?: Yes (file)", "  T002 Keep it?: Without lint (file)"] {
+        assert!(ran.stderr.lines().any(|shown| shown == line), "{line}: {ran}");
+    }
 }

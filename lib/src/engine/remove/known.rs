@@ -2,17 +2,20 @@
 
 use crate::engine::Error;
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
+use crate::event::Event;
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{self, work_commits};
+use crate::record::{self, History, work_commits};
 use crate::step::StepKind;
-use crate::workspace::branch_ref;
+use crate::workspace::{branch_ref, parallel_branches};
 
 /// The facts a removal is based on.
 #[derive(Debug, Default)]
 pub(super) struct KnownWork {
     /// The session branch.
     pub branch: Option<BranchName>,
+    /// What the names of the branches of its parallel contexts begin with.
+    pub parallel: Option<String>,
     /// The newest readable commit of the session.
     pub work: Option<CommitId>,
     /// The commit it was started at.
@@ -24,6 +27,8 @@ pub(super) struct KnownWork {
     /// Where a completed task, or the result of a phase's tests, landed. The commits may have been rebuilt on the way;
     /// a failed task landed without its code.
     pub landed: Option<CommitId>,
+    /// The commits by which a landed task has joined its parallel branches: its steps may be commits without them.
+    pub joins: Vec<CommitId>,
     /// A tree run would resume it.
     pub goes_on: bool,
     /// The files copied into the worktree from the user's checkout, if they still exist there.
@@ -39,7 +44,12 @@ impl KnownWork {
     /// the record does not say which were copied.
     pub fn of(repo: &Repo, id: &SessionId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
         let why = match Summary::newest(repo, id) {
-            Ok(summary) => return Self::recorded(&summary).or_older(repo, id, records),
+            Ok(summary) => {
+                let known = Self::recorded(&summary);
+                let is_wide = known.landed.is_some() && !summary.state.forks.is_empty();
+                let joins = if is_wide { joins(repo, id)? } else { Vec::new() };
+                return Self { joins, ..known }.or_older(repo, id, records);
+            }
             Err(gone @ Error::Record(record::Error::Missing { .. })) => return Err(gone),
             // A later attempt may read it.
             Err(error @ (Error::Git(git::Error::Io { .. }) | Error::Record(record::Error::Git(_)))) => {
@@ -57,11 +67,13 @@ impl KnownWork {
         let complete = task.filter(|task| task.newest() != Some((StepKind::Complete, false)));
         Self {
             branch: summary.branch().map(|(_, branch)| branch.clone()),
+            parallel: summary.branch().map(|(_, own)| parallel_branches(&summary.started, &summary.session, own)),
             work: summary.work(),
             base: summary.base(),
             target: summary.started.target.clone(),
             is_of_task: task.is_some(),
             landed: complete.and_then(|task| task.landed),
+            joins: Vec::new(),
             goes_on: summary.started.task.is_some() && summary.standing() != SessionStatus::Cancelled,
             copied_in: copied_in(summary),
             unreadable: None,
@@ -94,8 +106,20 @@ impl KnownWork {
             _ => None,
         };
         let work = newest_work(repo, id, records, branch.as_ref(), None)?;
-        Ok(Self { branch, work, ..Self::default() })
+        let parallel = branch.as_ref().map(|branch: &BranchName| format!("{branch}--"));
+        Ok(Self { branch, parallel, work, ..Self::default() })
     }
+}
+
+/// The commits by which the main context of a session has joined others.
+fn joins(repo: &Repo, id: &SessionId) -> Result<Vec<CommitId>, Error> {
+    let history = History::all(repo, id)?;
+    let joined = history.events().flat_map(|recorded| match &recorded.event {
+        Event::ContextJoined(joined) => joined.result.values().copied().collect(),
+        Event::WorktreeMerged(merged) => vec![merged.git_sha],
+        _ => Vec::new(),
+    });
+    Ok(joined.collect())
 }
 
 /// The files copied into the worktrees of a session from the user's checkout.

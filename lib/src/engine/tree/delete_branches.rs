@@ -1,13 +1,16 @@
 //! Deletes the branches of tasks and phases whose commits are on the target. The records of their sessions keep the
 //! originals of rebuilt commits.
 
+use std::collections::BTreeSet;
+
 use super::Error;
 use super::run::{TreeRun, target_tip};
 use crate::event::WarningCode;
 use crate::git::{self, SwapError};
-use crate::ids::{BranchName, CommitId, TaskId};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{StepPlace, TaskStatus, print};
-use crate::workspace::{branch_ref, phase_branches, task_branches};
+use crate::record::context_ref;
+use crate::workspace::{branch_ref, context_of_branch, phase_branches, task_branches};
 
 /// Deletes branches without commits that the target lacks, unless the settings keep them. A branch that cannot be
 /// deleted stays, with a warning: its work has landed anyway.
@@ -48,6 +51,33 @@ fn landed_branches(run: &TreeRun, target: CommitId) -> Result<Vec<(BranchName, C
     }
     for (id, branch, tip) in branches_below(run, &phase_branches(&run.plan.branch_prefix, &run.plan.target))? {
         if run.plan.tree.node(&id).is_some() && run.repo.history().is_ancestor(tip, target)? {
+            landed.push((branch, tip));
+        }
+    }
+    landed.extend(parallel_branches(run)?);
+    Ok(landed)
+}
+
+/// The branches of parallel contexts in the sessions of landed tasks, as far as the records of these contexts keep their
+/// commits.
+fn parallel_branches(run: &TreeRun) -> Result<Vec<(BranchName, CommitId)>, Error> {
+    let all = run.repo.refs().list_unpeeled(&format!("refs/heads/{}", run.plan.branch_prefix))?.into_iter();
+    let named = all.filter_map(|(name, tip)| {
+        let branch = BranchName::new(name.strip_prefix("refs/heads/")?).ok()?;
+        Some((context_of_branch(&branch)?, branch, tip?))
+    });
+    let mut named = named.peekable();
+    if named.peek().is_none() {
+        return Ok(Vec::new());
+    }
+    let tasks = run.progress.tasks().filter(|(id, _)| run.plan.tree.is_leaf(id) && has_landed(run, id));
+    let sessions: BTreeSet<&SessionId> =
+        tasks.flat_map(|(_, state)| state.steps.iter().filter_map(|found| found.step.session.as_ref())).collect();
+    let mut landed = Vec::new();
+    for ((session, context), branch, tip) in named.filter(|((session, _), ..)| sessions.contains(session)) {
+        let record = run.repo.refs().find(&context_ref(&session, &context))?;
+        // An unreadable branch stays, so that it can be repaired.
+        if record.is_some_and(|record| run.repo.history().is_ancestor(tip, record).unwrap_or(false)) {
             landed.push((branch, tip));
         }
     }

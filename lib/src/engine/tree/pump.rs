@@ -29,7 +29,7 @@ pub(super) struct TreePump<'a> {
     active: BTreeMap<TaskId, Active>,
     /// Their background work.
     jobs: JoinSet<(TaskId, Back)>,
-    /// The task that lands. Others wait: what lands is tested on exactly what is there.
+    /// The task that lands. Others wait: what lands is tested on exactly what is there, and so are phases.
     landing: Option<TaskId>,
     /// Tasks that are decided and wait until they may land.
     to_land: VecDeque<(TaskId, Box<TaskSession>)>,
@@ -91,6 +91,10 @@ impl<'a> TreePump<'a> {
             if let Err(error) = self.start_all() {
                 self.end(Err(error));
             }
+            // After the start: tests of a phase that are due come before further landings.
+            if self.land_next() {
+                continue;
+            }
             match self.jobs.join_next().await {
                 Some(Ok((task, back))) => self.come_back(&task, back),
                 Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
@@ -116,6 +120,12 @@ impl<'a> TreePump<'a> {
             if starts.is_empty() {
                 // All there is left waits for a person, or for a task that does.
                 self.is_ending |= self.active.is_empty();
+                return Ok(());
+            }
+            // A landing moves what tests of a phase would run on, so they start after it.
+            let is_held = |next: &NextAction| self.landing.is_some() && matches!(next, NextAction::Gate(_));
+            let starts: Vec<NextAction> = starts.into_iter().filter(|next| !is_held(next)).collect();
+            if starts.is_empty() {
                 return Ok(());
             }
             for next in starts {
@@ -239,17 +249,22 @@ impl<'a> TreePump<'a> {
     fn come_back(&mut self, task: &TaskId, back: Back) {
         let done = tokio::task::block_in_place(|| self.go_on(task, back));
         self.or_end(task, done);
-        self.land_next();
     }
 
-    /// Lands what waits for that, once nothing else does.
-    fn land_next(&mut self) {
-        while self.landing.is_none()
-            && let Some((task, session)) = self.to_land.pop_front()
-        {
-            let done = tokio::task::block_in_place(|| self.land(&task, *session));
-            self.or_end(&task, done);
-        }
+    /// Lands the first that waits for that and may, if there is one.
+    fn land_next(&mut self) -> bool {
+        let first = self.to_land.iter().position(|(task, _)| self.may_land(task));
+        let Some((task, session)) = first.and_then(|first| self.to_land.remove(first)) else { return false };
+        let done = tokio::task::block_in_place(|| self.land(&task, *session));
+        self.or_end(&task, done);
+        true
+    }
+
+    /// Whether something may land now. While tests of a phase run, what they run on stays as it is, or they would have to
+    /// run again for each task that lands; their own results change no code.
+    fn may_land(&self, task: &TaskId) -> bool {
+        let is_tests = |active: &Active| matches!(active.purpose, Purpose::Tests);
+        self.landing.is_none() && (is_tests(self.active_at(task)) || !self.active.values().any(is_tests))
     }
 
     fn go_on(&mut self, task: &TaskId, back: Back) -> Result<(), Error> {
@@ -315,8 +330,10 @@ impl<'a> TreePump<'a> {
         });
     }
 
-    fn land(&mut self, task: &TaskId, session: TaskSession) -> Result<(), Error> {
-        if self.landing.is_some() {
+    fn land(&mut self, task: &TaskId, mut session: TaskSession) -> Result<(), Error> {
+        if !self.may_land(task) {
+            // It may have to wait for long, and whoever is killed meanwhile has lost nothing.
+            session.write_end_of_task()?;
             self.to_land.push_back((task.clone(), Box::new(session)));
             return Ok(());
         }
@@ -350,6 +367,10 @@ impl<'a> TreePump<'a> {
         match tried {
             LandOutcome::Red(on) => {
                 self.active_at(task).attempts.next_or_fail(&mut session, None)?;
+                // One that an earlier run has left no longer waits to land, which others wait for.
+                if self.run.schedule.waits_to_land(task) {
+                    self.run.read_again()?;
+                }
                 if !session.is_decided()
                     && let Err(unasked) = self.run.state.approved.require(task, on)
                 {

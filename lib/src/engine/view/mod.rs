@@ -146,6 +146,17 @@ impl Summary {
         self.state.work.get(self.started.first_repo()).copied()
     }
 
+    /// The commit one of its contexts was forked at and its newest one; `None` if it has no such context.
+    pub fn work_in(&self, repo: &Repo, context: &ContextId) -> Result<Option<(CommitId, CommitId)>, Error> {
+        let history = match History::newest_in(repo, &self.session, context) {
+            Ok(history) => history,
+            Err(record::Error::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let (state, in_repo) = (recorded_state(&history, &self.pipeline)?, self.started.first_repo());
+        Ok(state.base.get(in_repo).copied().zip(state.work.get(in_repo).copied()))
+    }
+
     /// The newest commit its branch should have.
     pub fn on_branch(&self) -> Option<CommitId> {
         self.state.on_branches().get(self.started.first_repo()).copied()

@@ -37,14 +37,32 @@ fn tasks_run_in_parallel_once_unblocked() {
 }
 
 #[test]
-fn what_lands_leaves_room_for_work() {
-    let tree = tree(&["A - -", "B - -", "C - A"], None);
+fn nothing_starts_before_what_was_left_has_landed() {
+    let tree = tree(&["A - -", "B - -", "C - A", "D - -", "E - B"], None);
     let mut world = World::default();
-    world.attempt("A", 0, &PASSED);
+    for left in ["A", "D"] {
+        world.attempt(left, 0, &PASSED);
+    }
     let schedule = world.schedule(&tree);
-    assert_eq!(starts(&schedule, &[], 3), ["land A", "work B"]);
-    assert_eq!(starts(&schedule, &["B"], 3), ["land A"]);
-    assert_eq!(starts(&schedule, &["A"], 3), ["work B"]);
+    assert_eq!(starts(&schedule, &[], 3), ["land A", "land D"]);
+    assert_eq!(starts(&schedule, &["B"], 3), ["land A", "land D"]);
+    assert_eq!(starts(&schedule, &["A"], 3), ["land D"]);
+    assert!(starts(&schedule, &["A", "D"], 3).is_empty());
+    world.land(&tree, &id("A"));
+    assert!(starts(&world.schedule(&tree), &["D"], 3).is_empty());
+    world.land(&tree, &id("D"));
+    assert_eq!(starts(&world.schedule(&tree), &[], 3), ["work B", "work C"]);
+}
+
+#[test]
+fn a_task_that_goes_back_holds_nothing_up() {
+    let before = tree(&["A - -", "B - -"], None);
+    let mut world = World::default();
+    world.attempt("B", 0, &PASSED);
+    assert_eq!(starts(&world.schedule(&before), &[], 3), ["land B"]);
+    // Its tests were red where it was to land: it is worked again.
+    world.attempt("B", 1, &[(StepKind::Test, false)]);
+    assert_eq!(starts(&world.schedule(&before), &["B"], 3), ["work A"]);
 }
 
 #[test]
@@ -80,7 +98,7 @@ fn a_gate_has_its_phase_for_itself() {
     assert_eq!(starts(&schedule, &["B"], 4), ["work D"], "it waits for B, and C for it");
     assert_eq!(starts(&schedule, &["g"], 4), ["work D"]);
     world.attempt("B", 0, &PASSED);
-    assert_eq!(starts(&world.schedule(&tree), &[], 4), ["land B", "work D"]);
+    assert_eq!(starts(&world.schedule(&tree), &[], 4), ["land B"]);
 }
 
 #[test]
