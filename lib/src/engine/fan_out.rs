@@ -135,13 +135,14 @@ pub(super) fn branch_end(branch: &Context, fan_out: &FanOut) -> ParallelBranchCo
         }
         None => Outcome { notes: Some("stopped".to_owned()), ..Outcome::of(Status::Skipped) },
     };
-    let score = state.context.get("score").map(route::text_of).and_then(|score| score.trim().parse().ok());
+    let score = state.context.get("score").map(route::text_of).and_then(|score| score.trim().parse::<f64>().ok());
     ParallelBranchCompleted {
         node_id: fan_out.node.clone(),
         context: branch.id.clone(),
         outcome,
         stopped: state.branch_outcome().is_none(),
-        score,
+        // What is not finite has no place in a ranking, and none in a record.
+        score: score.filter(|score| score.is_finite()),
         work: state.work.clone(),
         goal_gates: state.own_outcomes(gates),
         extra: Default::default(),

@@ -108,7 +108,8 @@ fn branches_that_wait_for_a_person_are_stopped() {
         let body = " ask [shape=hexagon]\n ask -> join [label=Yes]\n".to_owned()
             + &tool("a", &format!("{waits}; {end}"))
             + " join -> exit";
-        let dot = fan("waits", &format!(", {policy}"), &["a", "ask"], &body).replace("fork -> ask -> join", "fork -> ask");
+        let dot =
+            fan("waits", &format!(", {policy}"), &["a", "ask"], &body).replace("fork -> ask -> join", "fork -> ask");
         let ran = env.run(&dot, &[]).expect(code);
         assert_eq!(ends(&env), expected, "{ran}");
         assert!(env.events_in("ask").iter().any(|(kind, _)| kind == "PipelineCancelled"), "{ran}");
@@ -159,17 +160,34 @@ fn max_parallel_bounds_how_many_run_at_once() {
     assert_eq!(ends(&env).len(), 5);
 }
 
+/// A command that writes a file and says its score.
+fn scored(id: &str, score: &str) -> String {
+    tool(
+        id,
+        &format!(
+            "echo {id} > {id}.txt; echo '{{\"outcome\":\"success\",\"context_updates\":{{\"score\":{score}}}}}' > $PLEACH_STATUS_FILE"
+        ),
+    )
+}
+
+#[test]
+fn only_finite_scores_count() {
+    let env = TestEnv::with_repo();
+    let body = scored("a", "\"NaN\"") + &scored("b", "\"inf\"") + &scored("c", "5") + " join -> exit";
+    let dot = fan("pick", "", &["a", "b", "c"], &body)
+        .replace("shape=tripleoctagon", "shape=tripleoctagon, fan_in.policy=pick");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "c.txt"]);
+    let results = env.value("parallel.results");
+    assert_eq!(
+        [&results[0]["score"], &results[1]["score"], &results[2]["score"]],
+        [&json!(null), &json!(null), &json!(5.0)]
+    );
+}
+
 #[test]
 fn pick_takes_the_best_branch_alone() {
     let env = TestEnv::with_repo();
-    let scored = |id: &str, score: &str| {
-        tool(
-            id,
-            &format!(
-                "echo {id} > {id}.txt; echo '{{\"outcome\":\"success\",\"context_updates\":{{\"score\":{score}}}}}' > $PLEACH_STATUS_FILE"
-            ),
-        )
-    };
     let body = scored("a", "1") + &scored("b", "2") + " join -> exit";
     let dot =
         fan("pick", "", &["a", "b"], &body).replace("shape=tripleoctagon", "shape=tripleoctagon, fan_in.policy=pick");
