@@ -161,6 +161,44 @@ fn a_fan_out_in_a_loop_numbers_its_branches() {
 }
 
 #[test]
+fn a_branch_must_not_lead_back_to_its_fan_out() {
+    let body = tool("a", "true") + &tool("b", "false") + " b -> fork [condition=\"outcome=fail\"]\n join -> exit";
+    let gate = body.replace(" b -> fork [condition=\"outcome=fail\"]\n", "").replace(
+        "shape=parallelogram, tool_command=\"false\"",
+        "goal_gate=true, retry_target=fork, shape=parallelogram, tool_command=\"false\"",
+    );
+    for body in [body, gate] {
+        let env = TestEnv::with_repo();
+        env.run(&fan("back", "", &["a", "b"], &body), &[]).expect(2).fails_with("pipeline-invalid");
+        assert!(env.sessions().is_empty());
+        let found = env.pleach(&["validate", "--json", "../pipeline.dot"]).expect(2).json();
+        let found = found["files"][0]["diagnostics"].as_array().expect("findings").clone();
+        let error = found.iter().find(|found| found["rule"] == "branch_leads_back").expect("the error");
+        assert_eq!(error["severity"], "error");
+        assert!(error["message"].as_str().is_some_and(|message| message.ends_with("fork → b → fork")), "{error}");
+    }
+}
+
+#[test]
+fn a_branch_that_comes_back_to_its_fan_out_fails() {
+    let env = TestEnv::with_repo();
+    // An edge for failures is a way of the fan-out itself, but a branch if a failure led there.
+    let body = tool("before", "false")
+        + &tool("a", "echo a > a.txt")
+        + &tool("fix", "echo fixed > fix.txt")
+        + " start -> before\n before -> fork [condition=\"outcome=fail\"]\n"
+        + " fork -> fix [condition=\"outcome=fail\"]\n fix -> fork\n fix -> join [condition=\"context.never=1\"]\n"
+        + " join -> exit";
+    let ran = env.run(&fan("back", "", &["a"], &body).replace(" start -> fork\n", ""), &[]).expect(0);
+    let ended = env.all_in("main", "ParallelBranchCompleted");
+    let fix = ended.iter().find(|ended| ended["context"] == "fix").expect("its end");
+    let why = fix["outcome"]["failure_reason"].as_str().unwrap_or_default();
+    assert_eq!(why, "branch `fix` came back to `fork`, which it is a branch of", "{ran}");
+    let contexts = env.git(&["for-each-ref", "--format=%(refname:lstrip=4)", "refs/pleach/sessions/"]);
+    assert_eq!(contexts, "a\nfix\nmain");
+}
+
+#[test]
 fn a_node_without_a_fan_in_joins_by_merge_first() {
     let env = TestEnv::with_repo();
     let body = " fork [shape=component]\n".to_owned()

@@ -44,11 +44,19 @@ pub(super) fn begin(context: &mut Context, node: &Node, visit: &Visit, continues
         recording::write_with(context, &summary, started.into())?;
         return Ok(FanOutBegin::Forked(Vec::new()));
     }
-    let Some(parallel) = branches(context, node, visit) else {
-        recording::defer(context, &summary, vec![started.into()])?;
-        let failed = Outcome::final_failure("no edge leads to a branch");
-        let finished = NodeFinished::of(Ok(failed));
-        return end_node::node_ended(context, node, visit, finished, &Conversation::none()).map(FanOutBegin::Ended);
+    let is_open = context.state.within.contains(&node.id);
+    let parallel = match branches(context, node, visit) {
+        Some(parallel) if !is_open => parallel,
+        _ => {
+            recording::defer(context, &summary, vec![started.into()])?;
+            let why = match is_open {
+                true => format!("branch `{}` came back to `{}`, which it is a branch of", context.id, node.id),
+                false => "no edge leads to a branch".to_owned(),
+            };
+            // Another way on could only lead here again, so a branch that came back ends.
+            let finished = NodeFinished { cut_short: is_open, ..NodeFinished::of(Ok(Outcome::final_failure(why))) };
+            return end_node::node_ended(context, node, visit, finished, &Conversation::none()).map(FanOutBegin::Ended);
+        }
     };
     let forks = forks(context, &parallel)?;
     let locks = forks.iter().map(|fork| worktree_lock(&context.repo, &context.plan.id, &fork.context));
@@ -137,13 +145,14 @@ pub(super) fn branch_end(branch: &Context, fan_out: &FanOut) -> ParallelBranchCo
         }
         None => Outcome { notes: Some("stopped".to_owned()), ..Outcome::of(Status::Skipped) },
     };
-    let score = state.context.get("score").map(route::text_of).and_then(|score| score.trim().parse().ok());
+    let score = state.context.get("score").map(route::text_of).and_then(|score| score.trim().parse::<f64>().ok());
     ParallelBranchCompleted {
         node_id: fan_out.node.clone(),
         context: branch.id.clone(),
         outcome,
         stopped: state.branch_outcome().is_none(),
-        score,
+        // What is not finite has no place in a ranking, and none in a record.
+        score: score.filter(|score| score.is_finite()),
         work: state.work.clone(),
         goal_gates: state.own_outcomes(gates),
         extra: Default::default(),

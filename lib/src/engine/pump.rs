@@ -138,7 +138,10 @@ impl<'a> Pump<'a> {
         loop {
             self.session.announce();
             let wake = self.start_all()?;
-            self.advance_fan_outs()?;
+            if self.advance_fan_outs()? {
+                // What was stopped may have had nothing left that runs, and then nothing would wake the loop.
+                continue;
+            }
             if self.is_still() && wake.is_none() {
                 if let Some(ended) = tokio::task::block_in_place(|| ended(self.session))? {
                     return Ok(ended);
@@ -165,6 +168,10 @@ impl<'a> Pump<'a> {
         let mut wake = None;
         let is_stopped = self.session.plan.cancel.is_stopped();
         for id in self.idle() {
+            if self.branches.is_stopping(&id) {
+                self.flush_stopping(&id);
+                continue;
+            }
             let action = self.next(&id);
             if action.is_some() && !is_stopped && self.session.context(&id).workspace.is_none() {
                 self.start_branch(&id)?;
@@ -194,12 +201,19 @@ impl<'a> Pump<'a> {
         Ok(wake)
     }
 
+    /// Writes what a context that is being stopped has not written yet. Nothing more is started in it, and its end is
+    /// recorded only once its own record is complete.
+    fn flush_stopping(&mut self, id: &ContextId) {
+        if self.session.context(id).pending.is_some() {
+            self.away(id, |context| recording::flush(context).map(|()| AwayResult::Flushed));
+        }
+    }
+
     /// The contexts that are present and idle.
     fn idle(&self) -> Vec<ContextId> {
         let is_idle = |id: &&ContextId| {
             let waits = self.waiting.iter().any(|(context, _)| context == *id);
-            let is_open = !self.halted.contains_key(*id) && !self.branches.is_stopping(id);
-            !self.running.contains_key(*id) && is_open && !waits
+            !self.running.contains_key(*id) && !self.halted.contains_key(*id) && !waits
         };
         self.session.contexts().map(|context| &context.id).filter(is_idle).cloned().collect()
     }
@@ -319,6 +333,9 @@ impl<'a> Pump<'a> {
     }
 
     fn go_on(&mut self, id: &ContextId, after: AwayResult) -> Result<(), Error> {
+        if self.branches.is_stopping(id) {
+            return self.go_on_stopping(id, after);
+        }
         match after {
             AwayResult::Flushed | AwayResult::Made => {}
             AwayResult::Interrupted => drop(self.halted.insert(id.clone(), Halt::interrupted())),
@@ -338,7 +355,6 @@ impl<'a> Pump<'a> {
             | AwayResult::Ended(end) => {
                 self.running.remove(id);
                 match end {
-                    NodeEnd::Pauses { .. } if self.branches.is_stopping(id) => {}
                     NodeEnd::Pauses { reason, why, error } => {
                         self.halted.insert(id.clone(), Halt::Pauses { reason, why, error });
                     }
@@ -367,6 +383,36 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
+    /// Takes back a context that is being stopped: whatever it was about to start is not started.
+    fn go_on_stopping(&mut self, id: &ContextId, after: AwayResult) -> Result<(), Error> {
+        match after {
+            AwayResult::Flushed | AwayResult::Made | AwayResult::Interrupted => {}
+            // Their first records are written, so they are closed with it.
+            AwayResult::FannedOut(FanOutBegin::Forked(children)) => {
+                self.running.remove(id);
+                children.into_iter().for_each(|child| self.session.add(child));
+            }
+            AwayResult::BranchesEnded(ended) => {
+                for branch in ended {
+                    self.close_branch(&branch)?;
+                }
+            }
+            AwayResult::FannedOut(FanOutBegin::Ended(_)) | AwayResult::Begun(_) | AwayResult::Ended(_) => {
+                self.running.remove(id);
+            }
+            AwayResult::Turn { turn, .. } => {
+                let followed = self.session.context_mut(id).take_followed();
+                if let Some(worker) = self.running.get(id).and_then(|begins| begins.worker.as_ref()) {
+                    let (verdict, allowance) = (BudgetVerdict::Halt, Allowance::default());
+                    worker.answer(TurnAnswer { changes: turn.changes, verdict, allowance, followed });
+                }
+            }
+        }
+        // While it was away nobody could see what forked from it.
+        self.stop_branch(id);
+        Ok(())
+    }
+
     /// Starts a branch, if there is room beside the others: it gets its worktrees.
     fn start_branch(&mut self, id: &ContextId) -> Result<(), Error> {
         let halted = &self.halted;
@@ -391,8 +437,9 @@ impl<'a> Pump<'a> {
     }
 
     /// Takes every fan-out a step further: branches that have ended are recorded, those nobody needs are stopped, and one
-    /// without open branches ends.
-    fn advance_fan_outs(&mut self) -> Result<(), Error> {
+    /// without open branches ends. Returns whether a branch was stopped.
+    fn advance_fan_outs(&mut self) -> Result<bool, Error> {
+        let mut has_stopped = false;
         let is_fan_out = |(_, begins): &(&ContextId, &Begins)| begins.is_fan_out;
         let fan_outs = self.running.iter().filter(is_fan_out).map(|(id, begins)| (id.clone(), begins.node.clone()));
         for (id, node) in fan_outs.collect::<Vec<_>>() {
@@ -414,33 +461,41 @@ impl<'a> Pump<'a> {
             let Some(rules) = node.fan_out else { continue };
             match route::verdict(&rules, &fan_out) {
                 FanOutVerdict::Open => {}
-                FanOutVerdict::StopOthers => open.iter().for_each(|branch| self.stop_branch(branch)),
+                FanOutVerdict::StopOthers => {
+                    for branch in &open {
+                        has_stopped |= self.stop_branch(branch);
+                    }
+                }
                 FanOutVerdict::Over(outcome) => self.end_fan_out(&id, node, outcome),
             }
         }
-        Ok(())
+        Ok(has_stopped)
     }
 
-    /// Whether a branch has come to its end, or was stopped and nothing of it runs any more.
+    /// Whether a branch has come to its end, or was stopped and nothing of it runs any more. Either way all it did is
+    /// written: the record of its end names its commits.
     fn has_ended(&self, id: &ContextId) -> bool {
         let is_quiet = |id: &ContextId| {
             let is_expected = self.waiting.iter().any(|(context, _)| context == id)
                 || self.early.iter().any(|(context, _)| context == id);
-            self.session.is_here(id) && !self.running.contains_key(id) && !is_expected
+            let is_idle = self.session.is_here(id) && !self.running.contains_key(id) && !is_expected;
+            is_idle && self.session.context(id).pending.is_none()
         };
         if !is_quiet(id) {
             return false;
         }
-        let context = self.session.context(id);
-        if context.state.is_over() {
-            return context.pending.is_none();
+        if self.session.context(id).state.is_over() {
+            return true;
         }
         self.branches.is_stopping(id) && branches::with_descendants(self.session, id).iter().all(is_quiet)
     }
 
-    /// Stops a branch whose result is not needed, with all that forked from it.
-    fn stop_branch(&mut self, id: &ContextId) {
-        for id in self.branches.stop(self.session, id) {
+    /// Stops a branch whose result is not needed, with all that forked from it. Returns whether one of them was not
+    /// being stopped yet. A node that is being started or ended is left to [`Self::go_on_stopping`].
+    fn stop_branch(&mut self, id: &ContextId) -> bool {
+        let stopped = self.branches.stop(self.session, id);
+        let is_new = !stopped.is_empty();
+        for id in stopped {
             self.halted.remove(&id);
             match self.running.get(&id) {
                 Some(Begins { worker: Some(worker), .. }) => worker.cancel(),
@@ -448,6 +503,7 @@ impl<'a> Pump<'a> {
                 _ => {}
             }
         }
+        is_new
     }
 
     /// Closes a branch whose end is on record, with all that forked from it.
@@ -481,6 +537,10 @@ impl<'a> Pump<'a> {
     fn set_up(&mut self, then: Assignment, finished: NodeFinished) -> Result<(), Error> {
         self.session.context_mut(&then.context).warnings.extend(finished.warnings);
         match finished.result {
+            _ if self.branches.is_stopping(&then.context) => {
+                self.running.remove(&then.context);
+                Ok(())
+            }
             Err(Stopped::Unable(error)) => Err(*error),
             _ => {
                 self.set_to_work(then);

@@ -41,7 +41,7 @@ pub(crate) fn is_read_only(pipeline: &Pipeline, first: &NodeId, join: Option<&No
 }
 
 /// Whether an edge is taken after a failure and never after a success.
-fn is_for_failures(edge: &Edge) -> bool {
+pub(crate) fn is_for_failures(edge: &Edge) -> bool {
     let with = |outcome: &str, condition: &Condition| {
         condition.eval(&|key: &str| if key == "outcome" { outcome.to_owned() } else { String::new() })
     };

@@ -104,7 +104,11 @@ pub(crate) fn ranked(fan_out: &FanOut) -> Vec<&Branch> {
         Some(Status::Retry) => 2,
         _ => 3,
     };
-    let score = |branch: &Branch| branch.ended.as_ref().and_then(|ended| ended.score).unwrap_or(0.0);
+    // As a record holds it, where a number that is not finite is none.
+    let score = |branch: &Branch| {
+        let score = branch.ended.as_ref().and_then(|ended| ended.score);
+        score.filter(|score| score.is_finite()).unwrap_or(0.0)
+    };
     ranked.sort_by(|a, b| {
         let by_score = score(b).total_cmp(&score(a));
         rank(a).cmp(&rank(b)).then(by_score).then_with(|| a.of.context.cmp(&b.of.context))
@@ -199,5 +203,9 @@ mod tests {
         assert_eq!(names(&fan_out), "b2 b3 b1 b0");
         fan_out.branches[3].ended.as_mut().unwrap().score = Some(0.5);
         assert_eq!(names(&fan_out), "b3 b2 b1 b0");
+        for none in [f64::NAN, f64::INFINITY] {
+            fan_out.branches[2].ended.as_mut().unwrap().score = Some(none);
+            assert_eq!(names(&fan_out), "b3 b2 b1 b0", "{none}");
+        }
     }
 }

@@ -27,7 +27,9 @@ impl State {
         (self.id, self.branches) = (data.context.clone(), data.branches.clone());
         (self.base, self.work, self.checkpointed) = (data.base.clone(), data.base.clone(), data.base.clone());
         self.forks.clear();
-        (self.fan_out, self.branch_end, self.has_started) = (None, None, false);
+        let fan_out = self.fan_out.take().filter(|fan_out| fan_out.branch(&data.context).is_some());
+        self.within.extend(fan_out.map(|fan_out| fan_out.node));
+        (self.branch_end, self.has_started) = (None, false);
         self.join = data.join.clone();
         self.conflicts.clear();
         self.spent = Spent::default();

@@ -164,6 +164,9 @@ pub struct State {
     /// The parallel branch has begun to work: it has its worktrees.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_started: bool,
+    /// The fan-outs it is a branch of, the one its parent is a branch of included: they are open as long as it runs.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub within: BTreeSet<NodeId>,
     /// How the branch ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     branch_end: Option<Outcome>,
@@ -242,6 +245,7 @@ impl State {
             is_branch: false,
             join: None,
             has_started: false,
+            within: BTreeSet::new(),
             branch_end: None,
             forks: BTreeMap::new(),
             fan_out: None,

@@ -78,7 +78,7 @@ impl World {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    fn engine(&self, script: Option<&str>, handlers: BTreeMap<String, Arc<dyn Handler>>) -> Arc<Engine> {
+    pub fn engine(&self, script: Option<&str>, handlers: BTreeMap<String, Arc<dyn Handler>>) -> Arc<Engine> {
         let shim = env!("CARGO_BIN_EXE_exec-shim");
         let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &self.environment());
         let provider = script.map(|text| Provider::Script(Script::parse(text).unwrap()));

@@ -22,6 +22,7 @@ mod records_page;
 mod repository;
 mod sandbox;
 mod steps;
+mod stopping;
 mod structure;
 mod trailer;
 mod trust;

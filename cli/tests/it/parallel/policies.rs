@@ -98,6 +98,43 @@ fn fail_fast_stops_the_others() {
 }
 
 #[test]
+fn branches_that_wait_for_a_person_are_stopped() {
+    for (policy, end, code, expected) in [
+        ("error_policy=fail_fast", "exit 1", 1, ["a fail", "ask stopped"]),
+        ("join_policy=first_success", "echo a > a.txt", 0, ["a success", "ask stopped"]),
+    ] {
+        let env = TestEnv::with_repo();
+        let waits = "until git log --all --format=%s | grep -q '^start ask'; do sleep 0.05; done";
+        let body = " ask [shape=hexagon]\n ask -> join [label=Yes]\n".to_owned()
+            + &tool("a", &format!("{waits}; {end}"))
+            + " join -> exit";
+        let dot =
+            fan("waits", &format!(", {policy}"), &["a", "ask"], &body).replace("fork -> ask -> join", "fork -> ask");
+        let ran = env.run(&dot, &[]).expect(code);
+        assert_eq!(ends(&env), expected, "{ran}");
+        assert!(env.events_in("ask").iter().any(|(kind, _)| kind == "PipelineCancelled"), "{ran}");
+    }
+}
+
+#[test]
+fn branches_that_succeed_at_once_end_the_fan_out() {
+    let env = TestEnv::with_repo();
+    env.unbound();
+    // Each of them ends when the last one has begun.
+    let dir = env.root().join("begun");
+    std::fs::create_dir(&dir).unwrap();
+    let dir = dir.display();
+    let ids = ["a", "b", "c", "d", "e", "f"];
+    let work = |id: &str| {
+        let begun = format!("touch {dir}/{id}; until test $(ls {dir} | wc -l) = 6; do sleep 0.01; done");
+        tool(id, &begun).replace("shape=", "write=false, shape=")
+    };
+    let body: String = ids.map(work).concat() + " join -> exit";
+    env.run(&fan("same", ", join_policy=first_success, max_parallel=6", &ids, &body), &[]).expect(0);
+    assert_eq!(ends(&env).len(), 6);
+}
+
+#[test]
 fn ignored_failures_do_not_count() {
     let env = TestEnv::with_repo();
     let body = tool("a", "echo a > a.txt") + &tool("b", "false") + " join -> exit";
@@ -123,17 +160,34 @@ fn max_parallel_bounds_how_many_run_at_once() {
     assert_eq!(ends(&env).len(), 5);
 }
 
+/// A command that writes a file and says its score.
+fn scored(id: &str, score: &str) -> String {
+    tool(
+        id,
+        &format!(
+            "echo {id} > {id}.txt; echo '{{\"outcome\":\"success\",\"context_updates\":{{\"score\":{score}}}}}' > $PLEACH_STATUS_FILE"
+        ),
+    )
+}
+
+#[test]
+fn only_finite_scores_count() {
+    let env = TestEnv::with_repo();
+    let body = scored("a", "\"NaN\"") + &scored("b", "\"inf\"") + &scored("c", "5") + " join -> exit";
+    let dot = fan("pick", "", &["a", "b", "c"], &body)
+        .replace("shape=tripleoctagon", "shape=tripleoctagon, fan_in.policy=pick");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "c.txt"]);
+    let results = env.value("parallel.results");
+    assert_eq!(
+        [&results[0]["score"], &results[1]["score"], &results[2]["score"]],
+        [&json!(null), &json!(null), &json!(5.0)]
+    );
+}
+
 #[test]
 fn pick_takes_the_best_branch_alone() {
     let env = TestEnv::with_repo();
-    let scored = |id: &str, score: &str| {
-        tool(
-            id,
-            &format!(
-                "echo {id} > {id}.txt; echo '{{\"outcome\":\"success\",\"context_updates\":{{\"score\":{score}}}}}' > $PLEACH_STATUS_FILE"
-            ),
-        )
-    };
     let body = scored("a", "1") + &scored("b", "2") + " join -> exit";
     let dot =
         fan("pick", "", &["a", "b"], &body).replace("shape=tripleoctagon", "shape=tripleoctagon, fan_in.policy=pick");

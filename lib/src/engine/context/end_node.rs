@@ -126,7 +126,7 @@ pub(in crate::engine) fn node_ended(
     let trees = trees(context, ending.changes.as_ref())?;
     let output_digest = output_digest(context, &ending, response.as_deref());
     let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
-        // The budget is exhausted, whatever route the run would take.
+        // The budget is exhausted, or the node may not run here, whatever route the run would take.
         Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
         None => {
             let left = AttemptOutput { trees: &trees, output: output_digest.as_deref() };

@@ -64,7 +64,7 @@ pub(crate) struct NodeFinished {
     pub stderr: String,
     /// The report of the node's step of a task.
     pub step: Option<StepReport>,
-    /// Its agent was told to stop before it had ended.
+    /// Its agent was told to stop before it had ended, or it may not run here: a failure ends the run.
     pub cut_short: bool,
 }
 

@@ -1,12 +1,12 @@
 //! Fan-out and fan-in: every branch must come together again, under a name of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::{ContextId, NodeId};
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::join_point::{branch_nodes, join_of};
+use crate::plan::join_point::{branch_nodes, is_for_failures, join_of};
 use crate::plan::parallel::JoinPolicy;
-use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
+use crate::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
 
 pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     let fan_ins = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::FanIn).map(|node| &node.id);
@@ -57,6 +57,9 @@ fn fan_out(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
         let message = format!("the branches of `{}` have no node in common to join at", node.id);
         found.push(error("fan_out_joins", message).with_fix(fix));
     }
+    if let Some(join) = join {
+        leads_back(pipeline, node, join, found);
+    }
     if let Some(JoinPolicy::KOfN(k)) = node.fan_out.map(|rules| rules.join) {
         let is_given = node.attrs.contains_key("k");
         if !is_given || k == 0 || k as usize > branches {
@@ -77,4 +80,101 @@ fn fan_out(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::error("branch_restarts", message, edge.span.0).at_edge(&edge.from, &edge.to));
         }
     }
+}
+
+/// Ways from inside the branches of a fan-out back to it: it is still open there, and would fork without end. Those of
+/// branches of other fan-outs inside them are among them.
+fn leads_back(pipeline: &Pipeline, fan_out: &Node, join: &NodeId, found: &mut Vec<Diagnostic>) {
+    // Where it fails it follows such an edge itself, outside of its branches.
+    let branches = pipeline.outgoing(&fan_out.id).filter(|edge| !is_for_failures(edge));
+    let mut next: VecDeque<Hop<'_>> = branches.map(Hop::Edge).collect();
+    let mut before: BTreeMap<&NodeId, &NodeId> = BTreeMap::new();
+    while let Some(hop) = next.pop_front() {
+        let (from, to) = (hop.from(), hop.to());
+        if *to == fan_out.id {
+            let way = std::iter::successors(Some(from), |at| before.get(*at).copied()).map(NodeId::as_str);
+            let mut way: Vec<&str> = std::iter::once(to.as_str()).chain(way).collect();
+            way.reverse();
+            let message = format!("a branch of `{to}` leads back to it while it is open: {}", way.join(" → "));
+            let fix = format!("lead back to a node of the branch, or to `{to}` from after `{join}`");
+            found.push(hop.error("branch_leads_back", message).with_fix(fix));
+        } else if to != join && !before.contains_key(to) {
+            before.insert(to, from);
+            // A way back to a fan-out around this one is reported of that one.
+            if !encloses(pipeline, to, &fan_out.id) {
+                next.extend(hops(pipeline, to));
+            }
+        }
+    }
+}
+
+/// Whether a node is a fan-out with another one inside its branches. Of two that lead to each other, the one the run
+/// reaches first is the outer one.
+fn encloses(pipeline: &Pipeline, outer: &NodeId, inner: &NodeId) -> bool {
+    let is_fan_out = pipeline.node(outer).is_some_and(|node| node.handler == HandlerKind::Parallel);
+    let reaches = |from: &NodeId, until: Option<&NodeId>, to: &NodeId| {
+        pipeline
+            .node(from)
+            .is_some_and(|from| branch_nodes(pipeline, &from.id, until).iter().any(|node| node.id == *to))
+    };
+    let join = if is_fan_out { join_of(pipeline, outer) } else { None };
+    join.is_some()
+        && pipeline.outgoing(outer).any(|edge| reaches(&edge.to, join, inner))
+        && pipeline.start().is_some_and(|start| reaches(&start.id, Some(inner), outer))
+}
+
+/// A way from a node to another.
+enum Hop<'p> {
+    Edge(&'p Edge),
+    /// By its target for failures.
+    Target(&'p Node, &'p NodeId),
+}
+
+impl<'p> Hop<'p> {
+    fn from(&self) -> &'p NodeId {
+        match self {
+            Self::Edge(edge) => &edge.from,
+            Self::Target(node, _) => &node.id,
+        }
+    }
+
+    fn to(&self) -> &'p NodeId {
+        match self {
+            Self::Edge(edge) => &edge.to,
+            Self::Target(_, to) => to,
+        }
+    }
+
+    fn error(&self, rule: &str, message: String) -> Diagnostic {
+        match self {
+            Self::Edge(edge) => Diagnostic::error(rule, message, edge.span.0).at_edge(&edge.from, &edge.to),
+            Self::Target(node, _) => {
+                let key = if node.retry_target.is_some() { "retry_target" } else { "fallback_retry_target" };
+                let span = node.attrs.get(key).map_or(node.span.0, |attr| attr.span);
+                Diagnostic::error(rule, message, span).at_node(&node.id)
+            }
+        }
+    }
+}
+
+/// Every way on from a node.
+fn hops<'p>(pipeline: &'p Pipeline, id: &'p NodeId) -> impl Iterator<Item = Hop<'p>> {
+    let node = pipeline.node(id).filter(|node| !has_edge_for_failures(pipeline, node));
+    let target = node.and_then(|node| {
+        let to = node.retry_target.as_ref().or(node.fallback_retry_target.as_ref())?;
+        pipeline.node(to).map(|_| Hop::Target(node, to))
+    });
+    pipeline.outgoing(id).map(Hop::Edge).chain(target)
+}
+
+/// Whether a failure of a node always has an edge to follow. A goal gate may have a target all the same, for the exit.
+fn has_edge_for_failures(pipeline: &Pipeline, node: &Node) -> bool {
+    let branches = |id: &NodeId| pipeline.node(id).is_some_and(|node| node.handler == HandlerKind::Conditional);
+    let takes = |edge: &Edge| match &edge.condition {
+        Some(condition) => {
+            condition.keys().iter().all(|key| *key == "outcome") && condition.eval(&|_: &str| "fail".to_owned())
+        }
+        None => branches(&edge.from) || branches(&edge.to),
+    };
+    pipeline.outgoing(&node.id).any(|edge| edge.max_visits.is_none() && takes(edge))
 }

@@ -168,6 +168,66 @@ join -> lonely -> exit",
     ");
 }
 
+/// A fan-out with the branches `a -> t` and `b`, a further one inside `b`, and `more`.
+fn forked(more: &str) -> String {
+    let body = "node [prompt=x]
+fork [shape=component]
+join [shape=tripleoctagon]
+inner [shape=component]
+meet [shape=tripleoctagon]
+start -> fork
+fork -> a -> t
+t -> join
+fork -> b -> inner
+inner -> x -> meet
+inner -> y -> meet
+meet -> join
+join -> check
+check -> exit";
+    findings(&around(&format!("{body}\n{more}")))
+}
+
+#[test]
+fn a_branch_must_not_lead_back_to_its_fan_out() {
+    let errors = |more: &str| {
+        let found = forked(more);
+        let errors = found.lines().filter_map(|line| line.split_once("error branch_leads_back "));
+        errors.map(|(_, error)| error.replace(" leads back to it while it is open", "")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        errors("t -> fork [condition=\"outcome=fail\"]"),
+        ["[t -> fork]: a branch of `fork`: fork → a → t → fork"]
+    );
+    // One around the own fan-out is open, too, and a way may lead over nodes that are fine outside.
+    assert_eq!(
+        errors("x -> setup [condition=\"outcome=fail\"]\nsetup -> fork"),
+        ["[setup -> fork]: a branch of `fork`: fork → b → inner → x → setup → fork"]
+    );
+    assert_eq!(
+        errors("x [retry_target=inner]\nb [fallback_retry_target=fork, goal_gate=true]"),
+        ["[x]: a branch of `inner`: inner → x → inner", "[b]: a branch of `fork`: fork → b → fork"]
+    );
+}
+
+#[test]
+fn loops_around_and_inside_branches_are_fine() {
+    for fine in [
+        "check -> fork [condition=\"outcome=fail\"]",
+        "check [retry_target=fork]",
+        "graph [retry_target=fork]",
+        "t -> a [condition=\"outcome=fail\"]",
+        "meet -> inner [condition=\"outcome=fail\"]",
+        "meet [retry_target=inner]",
+        "fork [retry_target=start2]\nstart2 -> fork",
+        "fork -> fix [condition=\"outcome=fail\"]\nfix -> fork",
+        // The exit sends the run back, for the branch goes on to its join.
+        "a [goal_gate=true, retry_target=fork]\na -> t [condition=\"outcome=fail\"]",
+    ] {
+        let found = forked(fine);
+        assert!(!found.contains("branch_leads_back"), "{fine}: {found}");
+    }
+}
+
 #[test]
 fn outcomes_are_spelled_as_the_engine_spells_them() {
     let body = |condition: &str| {
