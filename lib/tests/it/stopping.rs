@@ -170,4 +170,6 @@ async fn a_fan_out_forked_in_a_stopped_branch_never_runs() {
         history.events().any(|recorded| matches!(recorded.event, Event::PipelineCancelled(_)))
     };
     assert!(cancelled("b") && cancelled("b-x") && cancelled("b-y"));
+    let branches = world.git(&["branch", "--list", "--format=%(refname:short)", "*--b*"], &world.repo_path());
+    assert!(branches.lines().count() == 1 && branches.ends_with("--b"), "no worktrees were made for them: {branches}");
 }
