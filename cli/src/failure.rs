@@ -24,7 +24,7 @@ pub struct Failure {
     /// Diagnostics with locations, for `--json`.
     pub diagnostics: Vec<Value>,
     /// What became of the tasks that ended with it, for `--json`.
-    pub tasks: Vec<Value>,
+    pub tasks: Box<[Value]>,
 }
 
 impl Failure {
@@ -36,7 +36,7 @@ impl Failure {
             hint: None,
             causes: Vec::new(),
             diagnostics: Vec::new(),
-            tasks: Vec::new(),
+            tasks: Box::default(),
         }
     }
 

@@ -44,7 +44,7 @@ pub fn print_outcome(
         tasks.extend(ends.iter().map(|ended| ended_json(globals, dir, plan, ended)));
         tasks.extend(failures.iter().map(of_failure));
         if let Some(worst) = worst {
-            return Err(Failure { tasks: if several { tasks } else { Vec::new() }, ..worst });
+            return Err(Failure { tasks: if several { tasks.into() } else { Box::default() }, ..worst });
         }
         let mut document = tasks.first().cloned().unwrap_or_default();
         if several {
