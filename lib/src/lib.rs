@@ -20,6 +20,7 @@ pub mod plain_file;
 pub mod plan;
 pub mod process;
 pub mod progress;
+pub mod queue;
 pub mod record;
 pub mod redact;
 pub mod route;

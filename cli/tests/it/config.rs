@@ -94,14 +94,20 @@ fn settings_are_shown_with_their_place() {
     worktrees.include_ignored                      []                                                default
     worktrees.delete_branches                      false                                             default
     worktrees.pool                                 4                                                 default
-    merge.run_hooks                                false                                             default
     merge.enabled                                  false                                             PLEACH_MERGE__ENABLED
-    merge.interval_secs                            60                                                default
     merge.auto_merge_clean                         true                                              default
-    merge.max_conflict_retries                     2                                                 default
+    merge.target                                   (not set)                                         default
     merge.test_command                             (not set)                                         default
+    merge.test_timeout                             300                                               default
+    merge.interval_secs                            60                                                default
+    merge.max_conflict_retries                     2                                                 default
+    merge.agent                                    (not set)                                         default
     merge.history                                  linear                                            default
+    merge.batch                                    16                                                default
+    merge.slots                                    (not set)                                         default
+    merge.derived                                  []                                                default
     merge.structural                               auto                                              default
+    merge.untested_files                           escalate                                          default
     context.output_chars                           8000                                              default
     budget.tokens                                  0                                                 default
     budget.usd                                     3.0                                               [TEMP]/config/pleach/config.yaml:1

@@ -26,6 +26,7 @@ pub(super) fn values(config: &Config, tree: &ConfigNode, reading: &mut ReadConte
     numbers(config, tree, reading);
     providers(config, tree, reading);
     check_excludes(config, tree, reading);
+    derived_files(config, tree, reading);
 }
 
 /// What is left out of worktrees, or copied into them, is named from the root of the repository.
@@ -69,6 +70,7 @@ fn agents(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, agent) in &config.agents {
         check(agent.runner.as_ref(), &["agents", name, "runner"]);
     }
+    check(config.merge.agent.as_ref().and_then(AgentRef::kind), &["merge", "agent"]);
     for (name, step) in &config.tree.steps {
         check(step.runner.as_ref().and_then(AgentRef::kind), &["tree", "steps", name, "runner"]);
     }
@@ -85,7 +87,8 @@ pub(super) fn named_agents(layer: &ConfigNode, named: &BTreeSet<String>, reading
         Some(ConfigNodeKind::Map(steps)) => steps.values().filter_map(|step| step.value.at_path(&["runner"])).collect(),
         _ => Vec::new(),
     };
-    for agent in layer.at_path(&["agent"]).into_iter().chain(steps) {
+    let merge = layer.at_path(&["merge", "agent"]);
+    for agent in layer.at_path(&["agent"]).into_iter().chain(merge).chain(steps) {
         let ConfigNodeKind::Scalar { text, .. } = &agent.value.kind else { continue };
         let Ok(AgentRef::Named(name)) = text.parse() else { continue };
         if !named.contains(&name) {
@@ -153,13 +156,31 @@ fn unknown_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
     })
 }
 
-fn tools(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
-    let items = match tree.at_path(&["tools"]).map(|entry| &entry.value.kind) {
+/// The place of an item of a list.
+fn item_place(tree: &ConfigNode, path: &[&str], index: usize) -> SourceSpan {
+    let items = match tree.at_path(path).map(|entry| &entry.value.kind) {
         Some(ConfigNodeKind::List(items)) => items.as_slice(),
         _ => &[],
     };
+    items.get(index).map_or_else(|| place(tree, path), |item| item.at)
+}
+
+/// Files that are made by a command need both.
+fn derived_files(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
+    for (index, derived) in config.merge.derived.iter().enumerate() {
+        let at = item_place(tree, &["merge", "derived"], index);
+        if derived.paths.is_empty() {
+            reading.fail(at, "these derived files have no `paths`");
+        }
+        if derived.command.trim().is_empty() {
+            reading.fail(at, "these derived files have no `command`");
+        }
+    }
+}
+
+fn tools(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (index, tool) in config.tools.iter().enumerate() {
-        let at = items.get(index).map_or_else(|| place(tree, &["tools"]), |item| item.at);
+        let at = item_place(tree, &["tools"], index);
         if tool.name.is_empty() {
             reading.fail(at, "this tool has no `name`");
         }
@@ -224,6 +245,15 @@ fn numbers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     }
     if config.tree.test_timeout == 0 {
         reading.fail(place(tree, &["tree", "test_timeout"]), "a test needs at least one second");
+    }
+    if config.merge.test_timeout == 0 {
+        reading.fail(place(tree, &["merge", "test_timeout"]), "a test needs at least one second");
+    }
+    if config.merge.batch == 0 {
+        reading.fail(place(tree, &["merge", "batch"]), "a batch has at least one branch");
+    }
+    if config.merge.slots == Some(0) {
+        reading.fail(place(tree, &["merge", "slots"]), "the queue needs at least one slot for tests");
     }
     if config.tree.runner_timeout == Some(0) {
         reading.fail(place(tree, &["tree", "runner_timeout"]), "an agent needs at least one second");

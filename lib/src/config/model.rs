@@ -338,22 +338,54 @@ section! {
 section! {
     /// The merge queue.
     MergeSettings {
-        /// Whether hooks of the repository run in a merge.
-        run_hooks: bool = false,
-        /// Whether the merge queue runs at all.
+        /// Whether finished tasks enter the queue; otherwise they wait for `pleach task merge`.
         enabled: bool = true,
-        /// Seconds between two looks at the merge queue.
-        interval_secs: u64 = 60,
-        /// Whether clean merges land automatically.
+        /// Whether what merges cleanly lands by itself; otherwise it waits for `pleach merge approve`.
         auto_merge_clean: bool = true,
-        /// How often a conflict is retried.
-        max_conflict_retries: u32 = 2,
-        /// The test every candidate must pass.
+        /// The branch others are merged into; by default the one that is checked out.
+        target: Option<BranchName> = None,
+        /// The test every merge must pass; by default the tests of the merged tasks.
         test_command: Option<String> = None,
+        /// Seconds until a test of a merge is stopped.
+        test_timeout: u64 = 300,
+        /// Seconds between two looks at the queue, with `merge process --watch`.
+        interval_secs: u64 = 60,
+        /// How often an agent may try to resolve a conflict.
+        max_conflict_retries: u32 = 2,
+        /// The agent that resolves conflicts; by default the agent of the run.
+        agent: Option<AgentRef> = None,
         /// What the target's history looks like: one line of commits, or merge commits.
         history: HistoryShape = HistoryShape::Linear,
+        /// How many branches are merged and tested together.
+        batch: u32 = 16,
+        /// How many tests of merges run at once; by default four, or one per core if there are fewer.
+        slots: Option<u32> = None,
+        /// Files that are made by a command: not merged, but made again.
+        derived: Vec<DerivedFiles> = Vec::new(),
         /// Whether files are merged by their structure where lines do not.
         structural: Structural = Structural::Auto,
+        /// What happens to a conflict resolved in a file that no test covers.
+        untested_files: UntestedFiles = UntestedFiles::Escalate,
+    }
+}
+
+section! {
+    /// Files that are made by a command.
+    DerivedFiles {
+        /// Which: paths from the root, or patterns as in .gitignore.
+        paths: Vec<String> = Vec::new(),
+        /// What makes them, run at the root of the merged files.
+        command: String = String::new(),
+    }
+}
+
+choice! {
+    /// What happens to a conflict resolved in a file that no test covers.
+    UntestedFiles {
+        /// A person decides.
+        Escalate = "escalate",
+        /// It lands like any other.
+        Allow = "allow",
     }
 }
 

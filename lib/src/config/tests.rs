@@ -27,7 +27,7 @@ workspace:
   tools: {backend: {run-tests: {command: make, description: d}}}
 tree: {test_command: t, test_timeout: 1, runner_timeout: 9, max_retries: 2, base_branch: b, report_dir: spec/r, log_dir: spec/l, commit_logs: false, isolation: phase, pipeline: p.dot, early_stop: false, delete_branches: false, steps: {implement: {runner: "command:x y", model: m}}}
 worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], include_ignored: [.env, node_modules], delete_branches: true, pool: 1}
-merge: {run_hooks: true, enabled: false, interval_secs: 1, auto_merge_clean: false, max_conflict_retries: 0, test_command: t, history: merge, structural: off}
+merge: {enabled: false, interval_secs: 1, auto_merge_clean: false, target: release, max_conflict_retries: 0, test_command: t, test_timeout: 7, agent: claude, history: merge, batch: 3, slots: 2, derived: [{paths: [Cargo.lock], command: cargo update}], structural: off, untested_files: allow}
 budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_tokens: 4, per_day_usd: 2, on_exceeded: warn}
 record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
 sandbox: {mode: off, network: open, rw: [/tmp], ro: [x], hide: [~/.ssh, y], hide_from: all}
@@ -671,6 +671,7 @@ fn settings_of_repositories_and_users_are_distinguished() {
     command workspace.tools.backend.run-tests.command (/p/pleach.yaml:18): make
     command tree.test_command (/p/pleach.yaml:19): t
     command merge.test_command (/p/pleach.yaml:21): t
+    command merge.derived[0].command (/p/pleach.yaml:21): cargo update
     command providers.anthropic.settings.api_key_command (/p/pleach.yaml:7): pass show key
     address for keys providers.anthropic.settings.api_base (/p/pleach.yaml:7): https://a.example
     address for keys providers.anthropic.settings.proxy (/p/pleach.yaml:7): http://proxy:3128

@@ -15,6 +15,8 @@ mod loss_finding;
 pub mod overlap;
 #[cfg(test)]
 mod tests;
+mod text_merge;
+mod three_way;
 mod work;
 
 pub use landing::{
@@ -22,4 +24,5 @@ pub use landing::{
     LandingVerdict, LookAsk, MoveAsk, RecordAsk, RefusalReason, RewindAsk, TargetState, VerifyAsk, has_landed, land,
 };
 pub use loss_finding::{LossFinding, MergeFault, MergeSides};
+pub use text_merge::{ConflictHunk, TextMerge, TextPart};
 pub use work::{LandingWork, Proof};
