@@ -171,6 +171,14 @@ codes! {
     NoSuchLog "no-such-log" Usage "there is no such log"
     LogAmbiguous "log-ambiguous" Usage "there are several logs of this name"
 
+    // The merge queue.
+    NoSuchEntry "no-such-entry" Usage "there is no such entry in the merge queue"
+    EntryAmbiguous "entry-ambiguous" Usage "several entries of the merge queue are meant"
+    EntryState "entry-state" Usage "an entry of the merge queue is not in a state for this"
+    MergeItself "merge-itself" Usage "a branch cannot be merged into itself"
+    QueueLocked "queue-locked" Locked "another process works the merge queue"
+    QueueDamaged "queue-damaged" Environment "the merge queue cannot be read"
+
     // Making trees.
     SpecUnreadable "spec-unreadable" Usage "a spec cannot be read"
     SpecInvalid "spec-invalid" Usage "a spec has no tasks, or errors"

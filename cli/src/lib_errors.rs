@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use pleach::engine::queue::QueueError;
 use pleach::engine::tree::{self, progress};
 use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
@@ -124,6 +125,35 @@ fn of_task_branch(error: &workspace::Error) -> Failure {
         _ => "run again to continue the task from there; work on its branch that is not yet a step is kept".to_owned(),
     };
     plain(Code::TaskBranchMoved, error).hint(hint)
+}
+
+/// An error of the merge queue.
+pub fn of_queue(error: &QueueError) -> Failure {
+    match error {
+        QueueError::Git(error) => of_git(error),
+        QueueError::Workspace(error) => of_workspace(error),
+        QueueError::Session(error) => of_engine(error),
+        QueueError::Lock(held @ LockError::Held { .. }) => {
+            plain(Code::QueueLocked, held).hint("wait until it ends: what is in the queue is merged by it")
+        }
+        QueueError::Lock(error) => of_lock(error),
+        QueueError::Contended(_) => advised(Code::QueueLocked, error),
+        QueueError::Spawn(_) => plain(Code::ProgramFailed, error),
+        QueueError::Land(_) => advised(Code::LandingRefused, error),
+        QueueError::Unreadable { .. } => {
+            plain(Code::QueueDamaged, error).hint("it was written by a newer pleach or changed by hand")
+        }
+        QueueError::NoEntry(_) => plain(Code::NoSuchEntry, error).hint("`pleach merge queue --all` lists them"),
+        QueueError::Ambiguous { .. } => plain(Code::EntryAmbiguous, error).hint("give more of its id"),
+        QueueError::WrongState { entry, .. } => {
+            plain(Code::EntryState, error).hint(format!("`pleach merge why {entry}` tells more"))
+        }
+        QueueError::NoBranch(_) => plain(Code::NoSuchBranch, error).hint("`git branch` lists them"),
+        QueueError::Itself(_) => plain(Code::MergeItself, error).hint("name another with `--into BRANCH`"),
+        QueueError::Setup { .. } => {
+            plain(Code::SetupFailed, error).hint("fix the cause, or change `worktrees.setup`, then run again")
+        }
+    }
 }
 
 pub fn of_git(error: &git::Error) -> Failure {

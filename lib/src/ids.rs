@@ -111,6 +111,12 @@ pub const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// Length of a session id.
 pub const SESSION_ID_LEN: usize = 8;
 
+/// The alphabet of the ids of queue entries: Crockford's base32.
+pub const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// Length of the id of a queue entry.
+pub const ENTRY_ID_LEN: usize = 26;
+
 text_id!(
     /// A node of a pipeline, as written in the DOT file.
     NodeId, "node id", "letters, digits and `_`, not starting with a digit", is_identifier
@@ -160,6 +166,12 @@ text_id!(
     StepName, "step name", "a-z, 0-9 and `-`, starting with a letter",
     |text| text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+);
+
+text_id!(
+    /// An entry of the merge queue: a ULID, so that ids sort by the time they were made.
+    EntryId, "queue entry", "26 characters out of 0-9 and A-Z without I, L, O and U",
+    |text| text.len() == ENTRY_ID_LEN && text.bytes().all(|b| CROCKFORD.contains(&b))
 );
 
 impl PipelineName {

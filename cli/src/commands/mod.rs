@@ -17,6 +17,7 @@ mod help_markdown;
 mod init;
 mod inspect;
 mod logs;
+mod merge;
 mod pause;
 mod reports;
 mod reset;
@@ -79,6 +80,7 @@ enum Command {
     Cancel(cancel::CancelArgs),
     Rm(rm::RmArgs),
     Worktree(worktree::WorktreeArgs),
+    Merge(merge::MergeArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
     Trust(trust::TrustArgs),
@@ -115,6 +117,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Cancel(args) => cancel::run(globals, args),
         Command::Rm(args) => rm::run(globals, args),
         Command::Worktree(args) => worktree::run(globals, args),
+        Command::Merge(args) => merge::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),

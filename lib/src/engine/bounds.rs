@@ -1,5 +1,6 @@
-//! Sandbox bounds of a node's commands, and their temporary directory.
+//! What surrounds the commands of a worktree: their sandbox bounds, and the variables that keep git in its place.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::process::Sandbox;
@@ -39,4 +40,28 @@ impl SandboxBounds<'_> {
 /// The bounds of an agent that works outside every repository, in its own directory.
 pub(super) fn apart(policy: &SandboxPolicy, dir: &Path) -> Sandbox {
     policy.of_agent(SandboxScope { worktrees: &[dir], repositories: &[], own: &[] })
+}
+
+/// The variables of whatever runs in a worktree: who it is for git, and where git must not go.
+pub(super) fn git_variables(who: &str, root: &Path) -> Vec<(OsString, Option<OsString>)> {
+    let above = root.parent().unwrap_or(root);
+    let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
+    vec![
+        set("GIT_AUTHOR_NAME", who),
+        set("GIT_AUTHOR_EMAIL", "orchestra@local"),
+        set("GIT_COMMITTER_NAME", who),
+        set("GIT_COMMITTER_EMAIL", "orchestra@local"),
+        set("GIT_CONFIG_COUNT", "3"),
+        set("GIT_CONFIG_KEY_0", "commit.gpgsign"),
+        set("GIT_CONFIG_VALUE_0", "false"),
+        // Only the user tidies up the repository; in a sandbox, git would only leave its lock behind.
+        set("GIT_CONFIG_KEY_1", "gc.auto"),
+        set("GIT_CONFIG_VALUE_1", "0"),
+        set("GIT_CONFIG_KEY_2", "maintenance.auto"),
+        set("GIT_CONFIG_VALUE_2", "false"),
+        // git must not walk up into another repository when an agent removes its `.git`.
+        (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
+        // Some programs trust this more than their working directory.
+        (OsString::from("PWD"), Some(root.as_os_str().to_owned())),
+    ]
 }

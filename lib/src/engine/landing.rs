@@ -24,6 +24,25 @@ pub enum RebuildError {
     Git(#[from] git::Error),
 }
 
+/// The commits of a branch since `base`, oldest first, along first parents.
+pub fn commits_since(repo: &Repo, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, git::Error> {
+    let mut chain = Vec::new();
+    let mut next = Some(tip);
+    let mut merged = false;
+    while let Some(commit) = next.filter(|commit| *commit != base) {
+        // If the base was merged into the branch, it is beside the branch, not below it.
+        if merged && repo.history().is_ancestor(commit, base)? {
+            break;
+        }
+        chain.push(commit);
+        let parents = repo.commit(commit)?.parents;
+        merged |= parents.len() > 1;
+        next = parents.first().copied();
+    }
+    chain.reverse();
+    Ok(chain)
+}
+
 /// Rebuilds a task's steps, oldest first, as a chain on `new_tip` instead of `old_base`. Each copy holds the branch's
 /// changes between `old_base` and the step; changes that the tip already has are no-ops. Flushes `writer` first; the
 /// new commits stay pending in it.

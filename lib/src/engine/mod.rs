@@ -46,6 +46,7 @@ mod pausing;
 mod pool;
 mod preamble;
 mod pump;
+pub mod queue;
 mod recorded;
 mod remove;
 mod resume;

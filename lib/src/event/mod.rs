@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 pub use budget::{BudgetExceeded, PriceUnknown};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
-pub use notification::{AgentSpoke, AgentWaits, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
+pub use notification::{AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
 pub use parallel::{
     ConflictedPath, ContextJoined, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted,
@@ -207,6 +207,10 @@ events! {
     TaskLanded,
     /// A phase was merged into the target.
     PhaseMerged,
+    /// The merge queue has landed an entry.
+    MergeComplete,
+    /// The merge queue needs a person for an entry.
+    MergeEscalated,
     /// Something a person should know.
     Warning,
     /// An agent said something in an unfinished turn.
@@ -224,6 +228,8 @@ impl Event {
                 | Self::TaskStarted(_)
                 | Self::TaskLanded(_)
                 | Self::PhaseMerged(_)
+                | Self::MergeComplete(_)
+                | Self::MergeEscalated(_)
                 | Self::Warning(_)
                 | Self::AgentSpoke(_)
                 | Self::AgentWaits(_)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, Recorded};
-use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, NodeId, RepoName, SessionId, TaskId};
 
 /// Something that happened, and where.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +92,49 @@ pub struct PhaseMerged {
     pub commit: CommitId,
     /// How many tasks of the tree are done now.
     pub done: usize,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The merge queue has landed an entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MergeComplete {
+    /// The entry.
+    pub entry: EntryId,
+    /// The task it is the work of.
+    #[serde(default)]
+    pub task: Option<TaskId>,
+    /// Whether nobody had to approve it.
+    pub auto: bool,
+    /// The branch.
+    #[serde(default)]
+    pub branch: Option<BranchName>,
+    /// The branch it was merged into.
+    pub target: BranchName,
+    /// What merged it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The merge queue needs a person for an entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MergeEscalated {
+    /// The entry.
+    pub entry: EntryId,
+    /// The task it is the work of.
+    #[serde(default)]
+    pub task: Option<TaskId>,
+    /// The branch.
+    #[serde(default)]
+    pub branch: Option<BranchName>,
+    /// The branch it was to be merged into.
+    pub target: BranchName,
+    /// How many files are in conflict.
+    pub conflicts: usize,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

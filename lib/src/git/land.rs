@@ -13,7 +13,7 @@ use super::durability::Durability;
 use super::error::{Error, IoContext as _, Unsupported};
 use super::object::Person;
 use super::program::GitOutput;
-use super::ref_update::{SwapError, full_name, lock_path};
+use super::ref_update::{RefUpdate, SwapError, full_name, lock_path};
 use super::repo::Repo;
 use super::worktree::{self, git_dirs, linked_git_dir};
 use super::{checkouts, diff, interrupted_merge, landing_conflicts, verify};
@@ -164,16 +164,7 @@ pub fn fast_forward_within(
     patience: Duration,
 ) -> Result<(), LandError> {
     let patience = repo.shared.patience.map_or(patience, |given| patience.min(given));
-    let damaged = |error| match verify::diagnose_corruption(repo, error) {
-        error @ Error::Overwritten { .. } => {
-            LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
-        }
-        error => error.into(),
-    };
-    if !repo.history().is_ancestor(from, to).map_err(damaged)? {
-        return Err(LandError::NotForward { target: target.clone(), from, to });
-    }
-    let drops = verify::check_between(repo, from, to).map_err(damaged)?;
+    let drops = check_move(repo, target, from, to)?;
     let landing = FastForward { repo, target, name: full_name(target), from, to, drops };
     let begun = Instant::now();
     crash::point(CrashKind::Landing, CrashSide::Before);
@@ -194,6 +185,56 @@ pub fn fast_forward_within(
     }
     crash::point(CrashKind::Landing, CrashSide::After);
     Ok(())
+}
+
+/// Moves a branch that nobody has checked out forward, together with other refs: all of them or, where one is not where it
+/// must be, none. Returns whether they moved.
+pub fn swap_with(
+    repo: &Repo,
+    target: &BranchName,
+    (from, to): (CommitId, CommitId),
+    others: &[RefUpdate],
+    why: &str,
+) -> Result<bool, LandError> {
+    check_move(repo, target, from, to)?;
+    let name = full_name(target);
+    let own = RefUpdate { name: name.clone(), old: Some(from), new: Some(to) };
+    let moves: Vec<RefUpdate> = others.iter().cloned().chain([own]).collect();
+    crash::point(CrashKind::Landing, CrashSide::Before);
+    let moved = repo.shared.own_landings.land(&name, to, || match repo.refs().swap_all(&moves, why) {
+        Ok(()) => Ok(true),
+        Err(SwapError::Stale { .. }) => Ok(false),
+        Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
+            Err(LandError::Busy { target: target.clone(), what: branch::locked(&lock), to })
+        }
+        Err(error) => Err(Error::from(error).into()),
+    });
+    crash::point(CrashKind::Landing, CrashSide::After);
+    moved
+}
+
+/// Whether a checkout has the branch, or a rebase is about to come back to it: then it cannot move by its ref alone.
+pub fn is_checked_out(repo: &Repo, target: &BranchName) -> Result<bool, Error> {
+    if !checkouts::checkouts_of(repo, target)?.is_empty() {
+        return Ok(true);
+    }
+    let id = CommitId::from_bytes([0; 20]);
+    FastForward { repo, target, name: full_name(target), from: id, to: id, drops: false }.is_rebased()
+}
+
+/// Checks that a branch may move: forward, and to objects that are what their ids say. Returns whether links to other
+/// repositories may be gone with it.
+pub fn check_move(repo: &Repo, target: &BranchName, from: CommitId, to: CommitId) -> Result<bool, LandError> {
+    let damaged = |error| match verify::diagnose_corruption(repo, error) {
+        error @ Error::Overwritten { .. } => {
+            LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
+        }
+        error => error.into(),
+    };
+    if !repo.history().is_ancestor(from, to).map_err(damaged)? {
+        return Err(LandError::NotForward { target: target.clone(), from, to });
+    }
+    verify::check_between(repo, from, to).map_err(damaged)
 }
 
 struct FastForward<'a> {

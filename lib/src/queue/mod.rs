@@ -1,8 +1,12 @@
 //! The merge queue, decided: what is in it, in which order it is merged, what is tested together and what lands. Values
 //! come in, the next thing to do goes out; nothing here reads, writes or waits.
 
+mod entry;
 mod order;
+mod plan;
 mod prefix;
 
+pub use entry::{Candidate, EntryLanding, EntryState, EntryTest, QueueEntry, Verdict};
 pub use order::{QueueItem, ordered};
+pub use plan::{EntryWait, QueuePlan, plan};
 pub use prefix::{PrefixSearch, PrefixStep, batch_size};

@@ -102,6 +102,8 @@ impl State {
             | Event::TaskStarted(_)
             | Event::TaskLanded(_)
             | Event::PhaseMerged(_)
+            | Event::MergeComplete(_)
+            | Event::MergeEscalated(_)
             | Event::Warning(_)
             | Event::AgentSpoke(_)
             | Event::AgentWaits(_)

@@ -4,12 +4,23 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::event::PipelineStarted;
-use crate::ids::{BASE32, BranchName, ContextId, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId, TaskId};
+use crate::ids::{
+    BASE32, BranchName, CROCKFORD, ContextId, ENTRY_ID_LEN, EntryId, InvalidId, PipelineName, RepoName, SESSION_ID_LEN,
+    SessionId, TaskId,
+};
 
 /// A random session id; creating the session's ref decides whether it is unused.
 pub fn new_session_id() -> SessionId {
     let text: String = (0..SESSION_ID_LEN).map(|_| char::from(BASE32[fastrand::usize(..BASE32.len())])).collect();
     SessionId::new(text).expect("eight characters of the base32 alphabet are a session id")
+}
+
+/// An id for a queue entry: the time in milliseconds, then random bits.
+pub fn new_entry_id(at: jiff::Timestamp) -> EntryId {
+    let time = u128::from(at.as_millisecond().cast_unsigned() & ((1 << 48) - 1));
+    let bits = time << 80 | fastrand::u128(..1 << 80);
+    let character = |nth: usize| char::from(CROCKFORD[(bits >> (5 * (ENTRY_ID_LEN - 1 - nth)) & 31) as usize]);
+    EntryId::new((0..ENTRY_ID_LEN).map(character).collect::<String>()).expect("26 characters of its alphabet")
 }
 
 /// The branch a session's turns are committed on.
@@ -136,6 +147,14 @@ mod tests {
         let branch = session_branch("orchestra/", &pipeline, &session).unwrap();
         assert_eq!(branch.as_str(), format!("orchestra/test-git/{session}"));
         assert!(session_branch("bad prefix ", &pipeline, &session).is_err());
+    }
+
+    #[test]
+    fn ids_of_entries_sort_by_time() {
+        let at = |second| new_entry_id(jiff::Timestamp::from_second(second).unwrap());
+        assert!(at(1_700_000_000) < at(1_700_000_001));
+        assert!(at(1_700_000_000).as_str().starts_with("01HF7Y"));
+        assert_ne!(at(5), at(5));
     }
 
     #[test]

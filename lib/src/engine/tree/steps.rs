@@ -2,6 +2,7 @@
 
 use super::run::TreeRun;
 use super::step_scan::{self, Names};
+use crate::engine::landing;
 use crate::git;
 use crate::ids::{CommitId, RepoPath};
 use crate::progress::{BranchNaming, StepCommit, StepPlace};
@@ -9,21 +10,7 @@ use crate::step::report;
 
 /// The commits of a branch since `base`, oldest first, along first parents.
 pub(super) fn chain(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
-    let mut chain = Vec::new();
-    let mut next = Some(tip);
-    let mut merged = false;
-    while let Some(commit) = next.filter(|commit| *commit != base) {
-        // If the base was merged into the branch, it is beside the branch, not below it.
-        if merged && run.repo.history().is_ancestor(commit, base)? {
-            break;
-        }
-        chain.push(commit);
-        let parents = run.repo.commit(commit)?.parents;
-        merged |= parents.len() > 1;
-        next = parents.first().copied();
-    }
-    chain.reverse();
-    Ok(chain)
+    landing::commits_since(&run.repo, tip, base)
 }
 
 /// The steps among these commits.

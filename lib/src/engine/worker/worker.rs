@@ -15,7 +15,7 @@ use super::{Stopped, TurnAnswer, WorkerReport};
 use crate::agent::{WaitListener, commit_message, resolution_message};
 use crate::budget::Allowance;
 use crate::confined_fs::{self, ConfinedDir};
-use crate::engine::bounds::SandboxBounds;
+use crate::engine::bounds::{SandboxBounds, git_variables};
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::place::moved_aside_warning;
 use crate::engine::executor::{ConflictWork, Work, own_refs};
@@ -225,7 +225,6 @@ impl Worker {
     pub(super) fn environment(&self, model: &str, status_file: &Path) -> Vec<(OsString, Option<OsString>)> {
         let who = format!("{} ({model})", self.node.id);
         let root = self.workspace.root();
-        let above = root.parent().unwrap_or(root);
         let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
         let mut env: Vec<(OsString, Option<OsString>)> = self
             .variables
@@ -233,24 +232,9 @@ impl Worker {
             .filter(|(key, _)| !key.starts_with("GIT_"))
             .map(|(key, value)| set(key, value))
             .collect();
+        env.extend(git_variables(&who, root));
         env.extend([
-            set("GIT_AUTHOR_NAME", &who),
-            set("GIT_AUTHOR_EMAIL", "orchestra@local"),
-            set("GIT_COMMITTER_NAME", &who),
-            set("GIT_COMMITTER_EMAIL", "orchestra@local"),
-            set("GIT_CONFIG_COUNT", "3"),
-            set("GIT_CONFIG_KEY_0", "commit.gpgsign"),
-            set("GIT_CONFIG_VALUE_0", "false"),
-            // Only the user tidies up the repository; in a sandbox, git would only leave its lock behind.
-            set("GIT_CONFIG_KEY_1", "gc.auto"),
-            set("GIT_CONFIG_VALUE_1", "0"),
-            set("GIT_CONFIG_KEY_2", "maintenance.auto"),
-            set("GIT_CONFIG_VALUE_2", "false"),
-            // git must not walk up into another repository when an agent removes its `.git`.
-            (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
             (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
-            // Some programs trust this more than their working directory.
-            (OsString::from("PWD"), Some(root.as_os_str().to_owned())),
             set("PLEACH_SESSION", self.session.as_str()),
             set("PLEACH_NODE", self.node.id.as_str()),
             set("PLEACH_VISIT", &self.visit.visit.to_string()),

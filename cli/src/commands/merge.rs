@@ -1,0 +1,136 @@
+//! `pleach merge`
+
+mod decide;
+mod enqueue;
+mod process;
+mod queue;
+mod status;
+mod why;
+
+use clap::{Args, Subcommand};
+use pleach::engine::queue::{Queue, QueueSettings, StoredEntry, find_entry, queue_targets};
+use pleach::ids::BranchName;
+use pleach::queue::{EntryTest, EntryWait, QueueEntry};
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::of_queue;
+use crate::session::Place;
+use crate::settings::{self, Settings};
+
+/// Bring branches into their target through the merge queue, tested.
+///
+/// Branches wait in the queue of the branch they go to, its target. `pleach merge process` merges them one onto the other,
+/// tests what they come to with `merge.test_command`, and moves the target to what passes. Without a command the queue is
+/// listed.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct MergeArgs {
+    #[command(subcommand)]
+    command: Option<MergeCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum MergeCommand {
+    Queue(queue::QueueArgs),
+    Status(status::MergeStatusArgs),
+    Enqueue(enqueue::EnqueueArgs),
+    Why(why::WhyArgs),
+    Approve(decide::ApproveArgs),
+    Retry(decide::RetryArgs),
+    Drop(decide::DropArgs),
+    Undo(decide::UndoArgs),
+    Process(process::ProcessArgs),
+}
+
+pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
+    let settings = settings::load_for(globals, &globals.dir)?;
+    let place = Place::find(&globals.dir, None, &settings)?;
+    let ground = MergeGround { globals, settings, place };
+    match args.command.unwrap_or(MergeCommand::Queue(queue::QueueArgs::default())) {
+        MergeCommand::Queue(args) => queue::run(&ground, &args),
+        MergeCommand::Status(args) => status::run(&ground, &args),
+        MergeCommand::Enqueue(args) => enqueue::run(&ground, &args),
+        MergeCommand::Why(args) => why::run(&ground, &args),
+        MergeCommand::Approve(args) => decide::approve(&ground, &args),
+        MergeCommand::Retry(args) => decide::retry(&ground, &args),
+        MergeCommand::Drop(args) => decide::drop_entry(&ground, &args),
+        MergeCommand::Undo(args) => decide::undo(&ground, &args),
+        MergeCommand::Process(args) => process::run(&ground, &args),
+    }
+}
+
+/// What all these commands need: the repository and its settings.
+pub struct MergeGround<'a> {
+    pub globals: &'a Globals,
+    pub settings: Settings,
+    pub place: Place,
+}
+
+impl MergeGround<'_> {
+    /// The branch things are merged into: the given one, the configured one, or the one that is checked out.
+    pub fn target(&self, given: Option<&BranchName>) -> Result<BranchName, Failure> {
+        let configured = self.settings.resolved.config.merge.target.as_ref();
+        match given.or(configured) {
+            Some(target) => Ok(target.clone()),
+            None => crate::tree::plan::target(&self.place),
+        }
+    }
+
+    /// The queues somebody asks about: that of the given target, or all.
+    fn queues(&self, given: Option<&BranchName>) -> Result<Vec<Queue>, Failure> {
+        let repo = &self.place.repo;
+        let targets = match given {
+            Some(target) => vec![target.clone()],
+            None => queue_targets(repo).map_err(|error| of_queue(&error))?,
+        };
+        targets.iter().map(|target| Queue::read(repo, target).map_err(|error| of_queue(&error))).collect()
+    }
+
+    fn entry(&self, given: &str) -> Result<StoredEntry, Failure> {
+        find_entry(&self.place.repo, given).map_err(|error| of_queue(&error))
+    }
+
+    /// How the queue works, by the settings.
+    pub fn queue_settings(&self) -> QueueSettings {
+        let (merge, tree) = (&self.settings.resolved.config.merge, &self.settings.resolved.config.tree);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let slots = merge.slots.map_or_else(|| cores.min(4), |slots| slots as usize);
+        let command = merge.test_command.as_ref().filter(|command| !command.trim().is_empty());
+        let own = |dir: Option<&std::path::PathBuf>, usual: &str| {
+            dir.map_or_else(|| format!("spec/{usual}"), |dir| dir.display().to_string())
+        };
+        QueueSettings {
+            test: command.map(|command| EntryTest { command: command.clone(), timeout: merge.test_timeout }),
+            batch: merge.batch as usize,
+            slots,
+            auto_merge_clean: merge.auto_merge_clean,
+            history: merge.history,
+            logs: own(tree.log_dir.as_ref(), "logs"),
+            reports: own(tree.report_dir.as_ref(), "reports"),
+        }
+    }
+}
+
+/// What an entry waits for, in words.
+fn wait_words(wait: &EntryWait) -> String {
+    match wait {
+        EntryWait::Turn(1) => "one is before it".to_owned(),
+        EntryWait::Turn(before) => format!("{before} are before it"),
+        EntryWait::Approval => "waits for `pleach merge approve`".to_owned(),
+        EntryWait::Tasks(tasks) => format!("waits for {}", pleach::text::listed(tasks, 5)),
+        EntryWait::Resolution => "its conflict is being resolved".to_owned(),
+        EntryWait::Repair => "its task is worked again".to_owned(),
+        EntryWait::Person => "a person has to decide".to_owned(),
+        EntryWait::Change => "its tests fail".to_owned(),
+    }
+}
+
+/// An entry for `--json`.
+pub fn entry_json(entry: &QueueEntry) -> Value {
+    let mut document = serde_json::to_value(entry).unwrap_or_default();
+    document["name"] = json!(entry.name());
+    document
+}

@@ -1,0 +1,185 @@
+//! `pleach merge process`
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use pleach::engine::queue::{Queue, QueueOutcome, QueueRun, queue_to_trust};
+use pleach::event::{Event, Notification};
+use pleach::ids::BranchName;
+use pleach::queue::{EntryState, QueueEntry};
+use pleach::text::counted;
+use pleach::trust::TrustScope;
+use serde_json::json;
+
+use super::{MergeGround, entry_json};
+use crate::answers::Answers;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::lib_errors::of_queue;
+use crate::render::stream::Stream;
+use crate::render::style::{BAD, GOOD, head, paint};
+use crate::render::{Out, duration};
+use crate::runtime::block_on;
+use crate::session::{EngineHandle, build};
+use crate::trust::TerminalTruster;
+use crate::say;
+
+/// Merge and test what is in the queue, and land what passes.
+///
+/// Ends when nothing in the queue can move. Exits with 0 if everything has landed, 4 if something waits for approval, 5 if
+/// a person has to resolve a conflict or a checkout is in the way, 1 if tests fail and nobody works on that.
+#[derive(Debug, Args)]
+pub struct ProcessArgs {
+    /// The target; by default `merge.target`, or the branch that is checked out.
+    #[arg(long, value_name = "BRANCH")]
+    into: Option<BranchName>,
+    /// Look again every `merge.interval_secs` seconds, until stopped.
+    #[arg(long)]
+    watch: bool,
+}
+
+pub fn run(ground: &MergeGround<'_>, args: &ProcessArgs) -> Result<Exit, Failure> {
+    let target = ground.target(args.into.as_ref())?;
+    require_trust(ground, &target)?;
+    let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
+    let stopped_by = built.stopped_by();
+    block_on(stopped_by, work(ground, &target, &built, args.watch))
+}
+
+/// Asks for approval of everything the queue would run.
+fn require_trust(ground: &MergeGround<'_>, target: &BranchName) -> Result<(), Failure> {
+    let (repo, settings) = (&ground.place.repo, &ground.settings);
+    let queue = Queue::read(repo, target).map_err(|error| of_queue(&error))?;
+    let scope = TrustScope {
+        repo,
+        resolved: &settings.resolved,
+        environment: &settings.environment,
+        state_dir: &settings.state_dir,
+    };
+    TerminalTruster::of(ground.globals, settings, repo.common_dir()).require(queue_to_trust(&scope, &queue))
+}
+
+async fn work(
+    ground: &MergeGround<'_>,
+    target: &BranchName,
+    built: &EngineHandle,
+    watch: bool,
+) -> Result<Exit, Failure> {
+    let interval = Duration::from_secs(ground.settings.resolved.config.merge.interval_secs.max(1));
+    let mut shown = MergeProgress::new(ground);
+    loop {
+        let begun = Instant::now();
+        let outcome = process_once(ground, target, built, &mut shown).await?;
+        let exit = exit_of(&outcome);
+        if !watch || outcome.is_stopped {
+            shown.end(&outcome, begun.elapsed())?;
+            return Ok(exit);
+        }
+        if let Some(held) = &outcome.held {
+            say!("{held}");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = built.engine.cancel.stopped() => return Ok(exit),
+        }
+        // What has been queued meanwhile may bring commands nobody has seen.
+        tokio::task::block_in_place(|| require_trust(ground, target))?;
+    }
+}
+
+/// Works the queue once, until nothing in it can move.
+pub async fn process_once(
+    ground: &MergeGround<'_>,
+    target: &BranchName,
+    built: &EngineHandle,
+    shown: &mut MergeProgress,
+) -> Result<QueueOutcome, Failure> {
+    let place = &ground.place;
+    let opened = QueueRun::open(
+        built.engine.clone(),
+        place.repo.clone(),
+        place.name.clone(),
+        target.clone(),
+        ground.queue_settings(),
+    );
+    let run = opened.map_err(|error| of_queue(&error))?;
+    run.spawn().follow(|told| shown.event(told)).await.map_err(|error| of_queue(&error))
+}
+
+/// What the outcome is for a script.
+pub fn exit_of(outcome: &QueueOutcome) -> Exit {
+    let has = |states: &[EntryState]| outcome.in_state(states).next().is_some();
+    if outcome.held.is_some() || has(&[EntryState::Escalated, EntryState::Conflicted]) {
+        Exit::LandingRefused
+    } else if has(&[EntryState::Candidate]) {
+        Exit::WaitsForPerson
+    } else if outcome.is_stopped {
+        Exit::Paused
+    } else if has(&[EntryState::Red, EntryState::Repairing]) {
+        Exit::WorkFailed
+    } else {
+        Exit::Done
+    }
+}
+
+/// Shows the work of a queue.
+#[derive(Debug)]
+pub struct MergeProgress {
+    json: Option<Stream>,
+    quiet: bool,
+}
+
+impl MergeProgress {
+    pub fn new(ground: &MergeGround<'_>) -> Self {
+        let globals = ground.globals;
+        Self { json: globals.json.then(Stream::default), quiet: globals.json || globals.verbosity < 0 }
+    }
+
+    fn event(&mut self, told: &Notification) {
+        self.json.iter_mut().for_each(|stream| stream.print(told));
+        match &told.recorded.event {
+            Event::MergeComplete(merged) if !self.quiet => {
+                let what = merged.task.as_ref().map(ToString::to_string);
+                let what = what.or_else(|| merged.branch.as_ref().map(ToString::to_string));
+                let what = what.unwrap_or_else(|| merged.entry.to_string());
+                let tier = merged.tier.as_ref().map(|tier| format!(" ({tier})")).unwrap_or_default();
+                say!("{} {what}{tier}", paint(GOOD, "landed"));
+            }
+            Event::MergeEscalated(merged) if !self.quiet => {
+                let what = merged.branch.as_ref().map_or_else(|| merged.entry.to_string(), ToString::to_string);
+                say!("{} {what}", paint(BAD, "escalated"));
+            }
+            Event::Warning(warning) => say::warn(warning),
+            _ => {}
+        }
+    }
+
+    fn end(&self, outcome: &QueueOutcome, took: Duration) -> Result<(), Failure> {
+        let mut out = Out::new();
+        if self.json.is_some() {
+            let entries = |entries: &[QueueEntry]| entries.iter().map(entry_json).collect::<Vec<_>>();
+            return out.json(&json!({
+                "landed": entries(&outcome.landed), "open": entries(&outcome.open), "held": outcome.held,
+                "tests": outcome.tests, "stopped": outcome.is_stopped,
+            }));
+        }
+        let all = outcome.landed.len() + outcome.open.len();
+        let tests = counted(outcome.tests as u64, "test run");
+        out.line(head(&format!("landed {} of {all} in {}, {tests}", outcome.landed.len(), duration(took))))?;
+        for entry in &outcome.open {
+            let why = entry.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            out.line(format!("  {} is {}{why}", entry.name(), entry.state))?;
+        }
+        if let Some(held) = &outcome.held {
+            out.line(held)?;
+        }
+        if let Some(entry) = outcome.in_state(&[EntryState::Escalated, EntryState::Red, EntryState::Candidate]).next() {
+            let next = match entry.state {
+                EntryState::Candidate => format!("pleach merge approve {}", entry.name()),
+                _ => format!("pleach merge why {}", entry.name()),
+            };
+            out.line(format!("next:    {next}"))?;
+        }
+        Ok(())
+    }
+}

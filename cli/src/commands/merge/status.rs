@@ -1,0 +1,64 @@
+//! `pleach merge status`
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use pleach::engine::queue::{Queue, queue_lock};
+use pleach::ids::BranchName;
+use pleach::workspace::Lock;
+use serde_json::json;
+
+use super::MergeGround;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::lib_errors::of_queue;
+use crate::render::Out;
+
+/// Show how many branches are in which state, and who works the queue.
+#[derive(Debug, Args)]
+pub struct MergeStatusArgs {
+    /// Only the queue of this target.
+    #[arg(long, value_name = "BRANCH")]
+    into: Option<BranchName>,
+}
+
+pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Failure> {
+    let mut out = Out::new();
+    let mut documents = Vec::new();
+    for queue in ground.queues(args.into.as_ref())? {
+        let all = Queue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
+        let mut states: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut tiers: BTreeMap<String, usize> = BTreeMap::new();
+        for entry in all.iter().map(|stored| &stored.entry) {
+            *states.entry(entry.state.as_str()).or_default() += 1;
+            if let Some(tier) = entry.tier.as_ref().filter(|_| entry.state.is_closed()) {
+                *tiers.entry(tier.clone()).or_default() += 1;
+            }
+        }
+        let holder = Lock::holder(ground.place.repo.common_dir(), &queue_lock(&queue.target));
+        if ground.globals.json {
+            documents.push(json!({
+                "target": queue.target, "states": states, "tiers": tiers,
+                "worked_by": holder.map(|holder| holder.text),
+            }));
+            continue;
+        }
+        let counts = |of: Vec<(String, usize)>| {
+            of.into_iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+        };
+        out.line(format!("into `{}`", queue.target))?;
+        out.line(format!("  entries: {}", counts(states.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect())))?;
+        if !tiers.is_empty() {
+            out.line(format!("  landed by: {}", counts(tiers.into_iter().collect())))?;
+        }
+        match holder {
+            Some(holder) => out.line(format!("  worked by {}", holder.text))?,
+            None => out.line("  nobody works it; `pleach merge process` does")?,
+        }
+    }
+    match (ground.globals.json, documents.is_empty()) {
+        (true, _) => out.json(&json!({"queues": documents}))?,
+        (false, _) => {}
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,117 @@
+//! Finds out whether an entry is to blame for failing tests: the same files are tested once more, and its branch alone,
+//! beside whatever the queue does meanwhile.
+
+use super::batch::BatchItem;
+use super::error::QueueError;
+use super::landing::update;
+use super::results::{self, TestResult};
+use super::run::{QueueRun, verdict_of};
+use super::store::{Queue, QueueChange};
+use super::suspects::Suspect;
+use super::test_runs::{TestId, TestJob};
+use crate::ids::EntryId;
+use crate::queue::{EntryState, EntryTest, Verdict};
+
+impl QueueRun {
+    /// Has the files tested again that an entry has made fail.
+    pub(super) fn suspect(
+        &mut self,
+        item: &BatchItem,
+        tests: Vec<EntryTest>,
+        result: &TestResult,
+    ) -> Result<(), QueueError> {
+        let entry = &item.entry;
+        let job = self.job(TestId::Again(entry.id.clone()), item.built.commit, tests.clone())?;
+        let suspect = Suspect { head: entry.head, tested: entry.tested, tests, result: result.clone() };
+        self.suspects.insert(entry.id.clone(), suspect);
+        self.runs.start(job)
+    }
+
+    /// Waits for a test that runs beside the batches. False if there is none.
+    pub(super) async fn hear_beside(&mut self, queue: &mut Queue) -> Result<bool, QueueError> {
+        let Some((job, said)) = self.runs.next().await? else { return Ok(false) };
+        self.hear(queue, job, said)?;
+        Ok(true)
+    }
+
+    /// Takes the result of a test that ran beside the batches.
+    pub(super) fn hear(
+        &mut self,
+        queue: &mut Queue,
+        job: TestJob,
+        said: Option<TestResult>,
+    ) -> Result<(), QueueError> {
+        let Some(result) = said else { return Ok(()) };
+        match job.id.clone() {
+            TestId::Prefix(_) => Ok(()),
+            TestId::Again(id) => self.tested_again(queue, &id, &job, result),
+            TestId::Alone(id) => {
+                let Some(suspect) = self.suspects.remove(&id) else { return Ok(()) };
+                self.blame(queue, &id, &suspect.result, result.passed)
+            }
+        }
+    }
+
+    fn tested_again(
+        &mut self,
+        queue: &mut Queue,
+        id: &EntryId,
+        job: &TestJob,
+        result: TestResult,
+    ) -> Result<(), QueueError> {
+        let (repo, target) = (self.place.repo.clone(), self.place.target.clone());
+        if result.passed {
+            // The same files fail and pass: that says nothing about the entry.
+            let flaky = TestResult { flaky: true, ..result };
+            results::note(&repo, &target, &job.key, &flaky)?;
+            self.suspects.remove(id);
+            update(&repo, queue, std::slice::from_ref(id), |entry| {
+                entry.state = EntryState::Submitted;
+                entry.verdict = Some(verdict_of(&flaky));
+                entry.why = Some("its tests failed once and passed when they were run again".to_owned());
+            })?;
+            return Ok(());
+        }
+        let Some(suspect) = self.suspects.get_mut(id) else { return Ok(()) };
+        suspect.result = result;
+        if suspect.tested {
+            let suspect = self.suspects.remove(id).expect("it was just found");
+            return self.blame(queue, id, &suspect.result, true);
+        }
+        let (head, tests) = (suspect.head, suspect.tests.clone());
+        let alone = self.job(TestId::Alone(id.clone()), head, tests)?;
+        match results::known(&repo, &target, &alone.key)? {
+            Some(known) => {
+                let suspect = self.suspects.remove(id).expect("it was just found");
+                self.blame(queue, id, &suspect.result, known.passed)
+            }
+            None => self.runs.start(alone),
+        }
+    }
+
+    /// Notes that an entry makes the tests fail; `semantic` if its branch passes them without the target.
+    pub(super) fn blame(
+        &mut self,
+        queue: &mut Queue,
+        id: &EntryId,
+        result: &TestResult,
+        semantic: bool,
+    ) -> Result<(), QueueError> {
+        loop {
+            let Some(stored) = queue.entry(id) else { return Ok(()) };
+            let mut entry = stored.entry.clone();
+            entry.state = EntryState::Red;
+            entry.verdict = Some(Verdict::Fail { exit: result.exit.clone(), semantic });
+            entry.why = Some(match semantic {
+                true => format!("the tests fail on the merge ({}), and pass on the branch and on the target", result.exit),
+                false => format!("the tests fail ({})", result.exit),
+            });
+            let change =
+                QueueChange { entries: vec![(entry, Some(result.log.clone()))], ..QueueChange::default() };
+            if queue.apply(&self.place.repo, change, "pleach: tests fail")? {
+                return Ok(());
+            }
+            *queue = Queue::read(&self.place.repo, &self.place.target)?;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Puts branches into the queue, and finds what is in it.
+
+use jiff::Timestamp;
+
+use super::error::QueueError;
+use super::store::{Queue, QueueChange, StoredEntry, change_queue, queue_targets, read_entry};
+use crate::clock;
+use crate::event::Extra;
+use crate::git::Repo;
+use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
+use crate::queue::{EntryState, EntryTest, QueueEntry};
+use crate::workspace::{branch_ref, new_entry_id};
+
+/// What is to be merged.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// The branch; none for a commit.
+    pub branch: Option<BranchName>,
+    /// The commit.
+    pub head: CommitId,
+    /// Where its own commits begin, if they are to be built again on the target one by one.
+    pub base: Option<CommitId>,
+    /// The branch it is merged into.
+    pub target: BranchName,
+    /// The task it is the work of.
+    pub task: Option<TaskId>,
+    /// The session that has done it.
+    pub session: Option<SessionId>,
+    /// What it is about.
+    pub title: String,
+    /// Its own tests.
+    pub tests: Vec<EntryTest>,
+    /// Its head has passed them.
+    pub tested: bool,
+    /// Higher goes first.
+    pub priority: i32,
+    /// The tasks that must land before it.
+    pub depends: Vec<TaskId>,
+    /// When its work was complete.
+    pub completed_at: Timestamp,
+    /// The repository.
+    pub repo: RepoName,
+    /// The entry it undoes.
+    pub undoes: Option<EntryId>,
+}
+
+impl Submission {
+    /// A branch of anybody's.
+    pub fn branch(repo: &Repo, repo_name: RepoName, branch: BranchName, target: BranchName) -> Result<Self, QueueError> {
+        if branch == target {
+            return Err(QueueError::Itself(branch));
+        }
+        let head = repo.refs().find(&branch_ref(&branch))?.ok_or_else(|| QueueError::NoBranch(branch.clone()))?;
+        let message = repo.history().message_of(head)?;
+        let title = String::from_utf8_lossy(&message.message).lines().next().unwrap_or_default().to_owned();
+        Ok(Self {
+            branch: Some(branch),
+            head,
+            base: None,
+            target,
+            task: None,
+            session: None,
+            title,
+            tests: Vec::new(),
+            tested: false,
+            priority: 0,
+            depends: Vec::new(),
+            completed_at: now(),
+            repo: repo_name,
+            undoes: None,
+        })
+    }
+
+    fn entry(self, id: EntryId) -> QueueEntry {
+        QueueEntry {
+            id,
+            branch: self.branch,
+            head: self.head,
+            base: self.base,
+            target: self.target,
+            task: self.task,
+            session: self.session,
+            title: self.title,
+            tests: self.tests,
+            tested: self.tested,
+            priority: self.priority,
+            depends: self.depends,
+            completed_at: self.completed_at,
+            state: EntryState::Submitted,
+            tier: None,
+            attempts: 0,
+            repo: self.repo,
+            approved: false,
+            landing: None,
+            candidate: None,
+            verdict: None,
+            conflicts: Vec::new(),
+            resolved: Vec::new(),
+            why: None,
+            undoes: self.undoes,
+            epoch: 0,
+            extra: Extra::default(),
+        }
+    }
+}
+
+/// Puts work into the queue of its target. A branch or task that is in it already keeps its place, with the new commit.
+pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueError> {
+    let target = submission.target.clone();
+    let id = new_entry_id(clock::now());
+    change_queue(repo, &target, "pleach: queue", |queue| {
+        let is_same = |stored: &&StoredEntry| {
+            let entry = &stored.entry;
+            match (&submission.task, &submission.branch) {
+                (Some(task), _) => entry.task.as_ref() == Some(task) && entry.undoes == submission.undoes,
+                (None, Some(branch)) => entry.branch.as_ref() == Some(branch) && entry.task.is_none(),
+                (None, None) => entry.head == submission.head,
+            }
+        };
+        let new = submission.clone().entry(id.clone());
+        let entry = match queue.open.iter().find(is_same).map(|stored| &stored.entry) {
+            // What was found out about the commit before does not hold for another.
+            Some(old) if old.head != new.head => {
+                QueueEntry { id: old.id.clone(), completed_at: old.completed_at, attempts: old.attempts, ..new }
+            }
+            Some(old) => {
+                let unchanged = QueueEntry { priority: new.priority, ..old.clone() };
+                if unchanged == *old {
+                    return Ok((QueueChange::default(), unchanged));
+                }
+                unchanged
+            }
+            None => new,
+        };
+        Ok((QueueChange { entries: vec![(entry.clone(), None)], ..QueueChange::default() }, entry))
+    })
+}
+
+/// The entry somebody means: by its id or the beginning of it, by its task, or by its branch. Of several about the same
+/// branch the open one counts, then the newest.
+pub fn find_entry(repo: &Repo, given: &str) -> Result<StoredEntry, QueueError> {
+    let mut by_id = Vec::new();
+    let mut by_name: Option<StoredEntry> = None;
+    for target in queue_targets(repo)? {
+        if let Ok(id) = EntryId::new(given)
+            && let Some(stored) = read_entry(repo, &target, &id)?
+        {
+            return Ok(stored);
+        }
+        for stored in Queue::read_all(repo, &target)? {
+            let entry = &stored.entry;
+            let is_named = entry.task.as_ref().is_some_and(|task| task.as_str() == given)
+                || entry.branch.as_ref().is_some_and(|branch| branch.as_str() == given);
+            if is_named {
+                let is_better = |best: &StoredEntry| {
+                    (entry.state.is_closed(), std::cmp::Reverse(&entry.id))
+                        < (best.entry.state.is_closed(), std::cmp::Reverse(&best.entry.id))
+                };
+                if by_name.as_ref().is_none_or(is_better) {
+                    by_name = Some(stored);
+                }
+            } else if fits(&entry.id, given) {
+                by_id.push(stored);
+            }
+        }
+    }
+    match (by_name, by_id.len()) {
+        (Some(named), _) => Ok(named),
+        (None, 1) => Ok(by_id.remove(0)),
+        (None, 0) => Err(QueueError::NoEntry(given.to_owned())),
+        (None, _) => {
+            let fitting = by_id.iter().take(5).map(|stored| stored.entry.id.to_string()).collect();
+            Err(QueueError::Ambiguous { given: given.to_owned(), fitting })
+        }
+    }
+}
+
+/// Ids that were made at about the same time begin alike, so their ends are as good as their beginnings.
+fn fits(id: &EntryId, given: &str) -> bool {
+    let given = given.to_ascii_uppercase();
+    given.len() >= 4 && (id.as_str().starts_with(&given) || id.as_str().ends_with(&given))
+}
+
+/// Now, to the second, as commits have it.
+fn now() -> Timestamp {
+    Timestamp::from_second(clock::now().as_second()).unwrap_or_default()
+}

@@ -1,0 +1,84 @@
+//! Why the queue could not go on.
+
+use crate::git::{self, LandError, SwapError};
+use crate::ids::{BranchName, EntryId};
+use crate::process::SpawnError;
+use crate::queue::EntryState;
+use crate::workspace::{self, LockError};
+
+/// Why the queue could not go on. What is in it stays.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// A git operation failed.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// The target could not be moved.
+    #[error(transparent)]
+    Land(#[from] LandError),
+    /// Another process works the queue.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A worktree could not be used.
+    #[error(transparent)]
+    Workspace(#[from] workspace::Error),
+    /// A program could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// A session of the queue failed.
+    #[error(transparent)]
+    Session(#[from] super::super::Error),
+    /// An entry, or the list of them, cannot be read.
+    #[error("`{name}` of the merge queue cannot be read: {why}")]
+    Unreadable {
+        /// The ref.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The queue changed all the time.
+    #[error("the queue of `{0}` was changed by others again and again; try again")]
+    Contended(BranchName),
+    /// There is no such entry.
+    #[error("there is no entry `{0}` in the merge queue")]
+    NoEntry(String),
+    /// Several entries are meant.
+    #[error("`{given}` can be several entries of the merge queue: {}", fitting.join(", "))]
+    Ambiguous {
+        /// What was given.
+        given: String,
+        /// The entries it fits.
+        fitting: Vec<String>,
+    },
+    /// An entry is not where it had to be for this.
+    #[error("{entry} is {state}: {why}")]
+    WrongState {
+        /// Which.
+        entry: EntryId,
+        /// Where it is.
+        state: EntryState,
+        /// What it would have to be.
+        why: &'static str,
+    },
+    /// There is no such branch.
+    #[error("there is no branch `{0}`")]
+    NoBranch(BranchName),
+    /// A branch cannot be merged into itself.
+    #[error("`{0}` cannot be merged into itself")]
+    Itself(BranchName),
+    /// The setup command of a worktree failed.
+    #[error("the setup command `{command}` failed ({exit}):\n{output}")]
+    Setup {
+        /// The command.
+        command: String,
+        /// How it ended.
+        exit: String,
+        /// The end of its output.
+        output: String,
+    },
+}
+
+impl From<SwapError> for QueueError {
+    fn from(error: SwapError) -> Self {
+        Self::Git(error.into())
+    }
+}

@@ -1,0 +1,155 @@
+//! Moves the target to what was tested, and says so in the entries.
+
+use super::batch::BatchItem;
+use super::error::QueueError;
+use super::store::{Queue, QueueChange};
+use crate::git::{self, LandError, Repo};
+use crate::ids::{BranchName, CommitId, EntryId};
+use crate::queue::{EntryLanding, EntryState, QueueEntry, Verdict};
+use crate::workspace::branch_ref;
+
+/// How often a change is tried that others outrun.
+const TRIES: usize = 100;
+
+/// What became of a landing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum QueueLanding {
+    /// The target has it.
+    Landed,
+    /// The target or an entry was changed by another process: everything has to be looked at again.
+    Moved,
+    /// A checkout holds the target up, for this reason.
+    Held(String),
+}
+
+/// The tip of a target.
+pub(super) fn tip_of(repo: &Repo, target: &BranchName) -> Result<CommitId, QueueError> {
+    repo.refs().find(&branch_ref(target))?.ok_or_else(|| QueueError::NoBranch(target.clone()))
+}
+
+/// Moves the target from `from` to the last of these merges. Blocks, up to ten seconds for what is in the way.
+pub(super) fn land(
+    repo: &Repo,
+    queue: &mut Queue,
+    items: &[BatchItem],
+    from: CommitId,
+    verdict: &Verdict,
+) -> Result<QueueLanding, QueueError> {
+    let Some(last) = items.last() else { return Ok(QueueLanding::Landed) };
+    let (target, to) = (queue.target.clone(), last.built.commit);
+    let of = |entry: &QueueEntry| items.iter().find(|item| item.entry.id == entry.id);
+    let begin = |entry: &mut QueueEntry| {
+        let built = &of(entry).expect("only what lands is changed").built;
+        entry.landing = Some(EntryLanding { from: built.onto, to: built.commit });
+        entry.candidate = Some(built.candidate());
+        entry.tier = Some(built.tier.to_owned());
+        entry.verdict = Some(verdict.clone());
+        entry.state = EntryState::Landing;
+        entry.why = None;
+    };
+    let end = |entry: &mut QueueEntry| {
+        entry.state = EntryState::Landed;
+        entry.conflicts.clear();
+    };
+    let ids: Vec<EntryId> = items.iter().map(|item| item.entry.id.clone()).collect();
+    if !git::land::is_checked_out(repo, &target)? {
+        let both = |entry: &mut QueueEntry| {
+            begin(entry);
+            end(entry);
+        };
+        let moved = update_with(repo, queue, &ids, Some((from, to)), both)?;
+        return Ok(if moved { QueueLanding::Landed } else { QueueLanding::Moved });
+    }
+    if !update(repo, queue, &ids, begin)? {
+        return Ok(QueueLanding::Moved);
+    }
+    let back = |entry: &mut QueueEntry| {
+        entry.state = EntryState::Submitted;
+        entry.landing = None;
+    };
+    match git::land::fast_forward(repo, &target, from, to) {
+        Ok(()) => {
+            update(repo, queue, &ids, end)?;
+            Ok(QueueLanding::Landed)
+        }
+        Err(LandError::Moved { .. }) => {
+            update(repo, queue, &ids, back)?;
+            Ok(QueueLanding::Moved)
+        }
+        Err(error @ (LandError::Git(_) | LandError::NotForward { .. } | LandError::Overwritten { .. })) => {
+            update(repo, queue, &ids, back)?;
+            Err(error.into())
+        }
+        Err(held) => {
+            update(repo, queue, &ids, back)?;
+            Ok(QueueLanding::Held(held.to_string()))
+        }
+    }
+}
+
+/// Finishes what a killed process has left, and closes what is on the target by other ways. Returns the entries that
+/// have landed by that.
+pub(super) fn settle(repo: &Repo, queue: &mut Queue, tip: CommitId) -> Result<Vec<QueueEntry>, QueueError> {
+    let (mut landed, mut cut_off) = (Vec::new(), Vec::new());
+    for entry in queue.open.iter().map(|stored| &stored.entry) {
+        let is_there = |commit| repo.history().is_ancestor(commit, tip);
+        let to = entry.landing.map(|landing| landing.to);
+        if is_there(entry.head)? || to.map(is_there).transpose()?.unwrap_or_default() {
+            landed.push(entry.id.clone());
+        } else if entry.state == EntryState::Landing {
+            cut_off.push(entry.id.clone());
+        }
+    }
+    update(repo, queue, &cut_off, |entry| {
+        entry.state = EntryState::Submitted;
+        entry.landing = None;
+    })?;
+    let closed: Vec<QueueEntry> = queue.entries().into_iter().filter(|entry| landed.contains(&entry.id)).collect();
+    update(repo, queue, &landed, |entry| {
+        entry.why = entry.landing.is_none().then(|| format!("`{}` has it already", entry.target));
+        entry.state = EntryState::Landed;
+    })?;
+    Ok(closed)
+}
+
+/// Changes entries. False if one of them was closed by another process meanwhile.
+pub(super) fn update(
+    repo: &Repo,
+    queue: &mut Queue,
+    ids: &[EntryId],
+    edit: impl Fn(&mut QueueEntry),
+) -> Result<bool, QueueError> {
+    update_with(repo, queue, ids, None, edit)
+}
+
+fn update_with(
+    repo: &Repo,
+    queue: &mut Queue,
+    ids: &[EntryId],
+    step: Option<(CommitId, CommitId)>,
+    edit: impl Fn(&mut QueueEntry),
+) -> Result<bool, QueueError> {
+    if ids.is_empty() {
+        return Ok(true);
+    }
+    for _ in 0..TRIES {
+        let mut entries = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some(stored) = queue.entry(id) else { return Ok(false) };
+            let mut entry = stored.entry.clone();
+            edit(&mut entry);
+            entries.push((entry, None));
+        }
+        let change = QueueChange { entries, target: step, ..QueueChange::default() };
+        if queue.apply(repo, change, "pleach: merge queue")? {
+            return Ok(true);
+        }
+        *queue = Queue::read(repo, &queue.target)?;
+        if let Some((from, _)) = step
+            && tip_of(repo, &queue.target)? != from
+        {
+            return Ok(false);
+        }
+    }
+    Err(QueueError::Contended(queue.target.clone()))
+}

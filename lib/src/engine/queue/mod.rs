@@ -1,0 +1,40 @@
+//! The merge queue: brings branches into their target, tested. What is decided is in [`crate::queue`]; all state is in refs,
+//! so whoever takes the lock of a queue goes on where another process has stopped.
+//!
+//! | question | where |
+//! |---|---|
+//! | What is in the queue? | `store` entries and their list as refs, `enqueue` puts work into it and finds it, `decide` what people decide |
+//! | What happens to it? | `run` a queue that is worked, `process` the loop, `outcome` what came of it, `settings` |
+//! | How is an entry merged? | `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result |
+//! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
+//! | Who is to blame for a red test? | `suspects`, `blame` |
+//! | How does it land? | `landing` |
+//! | What was approved? | `trust` |
+
+mod batch;
+mod blame;
+mod candidate;
+mod decide;
+mod enqueue;
+mod error;
+mod landing;
+mod markers;
+mod outcome;
+mod process;
+mod results;
+mod run;
+mod settings;
+mod store;
+mod suspects;
+mod test_runs;
+mod test_slot;
+mod trust;
+
+pub use decide::{approve, drop_entry, retry, undo};
+pub use enqueue::{Submission, enqueue, find_entry};
+pub use error::QueueError;
+pub use outcome::QueueOutcome;
+pub use run::{QueueRun, queue_lock};
+pub use settings::QueueSettings;
+pub use store::{Queue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};
+pub use trust::queue_to_trust;

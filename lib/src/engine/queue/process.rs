@@ -1,0 +1,282 @@
+//! Works a queue: merges the next entries, tests what they come to, lands what passes. Who holds the lock of the queue
+//! does this; everything it knows is read from refs, so whoever comes next goes on where a killed process has stopped.
+
+use std::collections::BTreeMap;
+
+use super::batch::{Batch, BatchItem, LeftOut, tests_of};
+use super::error::QueueError;
+use super::landing::{self, QueueLanding, tip_of, update};
+use super::outcome::QueueOutcome;
+use super::results::{self, TestResult};
+use super::run::{QueueRun, verdict_of};
+use super::store::{Queue, QueueChange};
+use super::test_runs::TestId;
+use super::test_slot::TestPlace;
+use crate::engine::merging::conflicted_paths;
+use crate::engine::spawned::SpawnedRun;
+use crate::ids::{CommitId, EntryId};
+use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, Verdict, batch_size};
+
+impl QueueRun {
+    /// Works in the background.
+    pub fn spawn(self) -> SpawnedRun<Result<QueueOutcome, QueueError>> {
+        SpawnedRun::new(self.place.engine.events.subscribe(), self.process())
+    }
+
+    /// Works until nothing in the queue can move.
+    pub async fn process(mut self) -> Result<QueueOutcome, QueueError> {
+        let worked = self.work().await;
+        self.runs.stop_all();
+        while self.runs.next().await?.is_some() {}
+        worked?;
+        self.outcome.tests = self.runs.count;
+        let mut queue = Queue::read(&self.place.repo, &self.place.target)?;
+        let is_left = |entry: &QueueEntry| entry.state == EntryState::Testing;
+        let left: Vec<EntryId> = queue.entries().into_iter().filter(is_left).map(|entry| entry.id).collect();
+        update(&self.place.repo, &mut queue, &left, |entry| entry.state = EntryState::Submitted)?;
+        self.outcome.open = queue.entries();
+        Ok(self.outcome)
+    }
+
+    async fn work(&mut self) -> Result<(), QueueError> {
+        loop {
+            if self.place.engine.cancel.is_stopped() {
+                self.outcome.is_stopped = true;
+                return Ok(());
+            }
+            let (mut queue, tip) = tokio::task::block_in_place(|| self.look())?;
+            let entries: Vec<QueueEntry> =
+                queue.entries().into_iter().filter(|entry| !self.suspects.has(&entry.id)).collect();
+            let plan = queue::plan(&entries, &queue.passed, self.size, self.settings.auto_merge_clean);
+            let is_held = self.outcome.held.is_some();
+            if let Some(id) = plan.to_approve.first() {
+                self.prepare(&mut queue, id, tip).await?;
+            } else if !plan.batch.is_empty() && !is_held {
+                let change = QueueChange { passed_over: plan.passed_over.clone(), ..QueueChange::default() };
+                if !plan.passed_over.is_empty() && !queue.apply(&self.place.repo, change, "pleach: passed over")? {
+                    continue;
+                }
+                self.work_batch(&mut queue, &plan.batch, tip).await?;
+            } else if !self.hear_beside(&mut queue).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the queue and where its target is, with what a killed process has left brought to an end.
+    fn look(&mut self) -> Result<(Queue, CommitId), QueueError> {
+        let TestPlace { repo, target, .. } = &self.place;
+        let mut queue = Queue::read(repo, target)?;
+        let tip = tip_of(repo, target)?;
+        for entry in landing::settle(repo, &mut queue, tip)? {
+            self.tell_landed(entry);
+        }
+        Ok((queue, tip))
+    }
+
+    /// Merges and tests an entry that needs approval.
+    async fn prepare(&mut self, queue: &mut Queue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
+        let Some(batch) = self.gather(queue, std::slice::from_ref(id), tip)? else { return Ok(()) };
+        let item = &batch.items[0];
+        let tests = tests_of([&item.entry], self.settings.test.as_ref());
+        let verdict = match self.result_of(TestId::Prefix(1), item.built.commit, tests).await? {
+            Some(verdict) => verdict,
+            None => return Ok(()),
+        };
+        let (candidate, tier) = (item.built.candidate(), item.built.tier);
+        match verdict {
+            (verdict, Some(result)) if !verdict.is_green() => self.blame(queue, id, &result, false),
+            (verdict, _) => update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
+                entry.candidate = Some(candidate.clone());
+                entry.tier = Some(tier.to_owned());
+                entry.verdict = Some(verdict.clone());
+                entry.state = EntryState::Candidate;
+                entry.why = Some("it waits for approval".to_owned());
+            })
+            .map(drop),
+        }
+    }
+
+    /// Runs tests that nothing else waits for meanwhile. None if they were stopped.
+    async fn result_of(
+        &mut self,
+        id: TestId,
+        commit: CommitId,
+        tests: Vec<EntryTest>,
+    ) -> Result<Option<(Verdict, Option<TestResult>)>, QueueError> {
+        if tests.is_empty() {
+            return Ok(Some((Verdict::Unverified, None)));
+        }
+        let job = self.job(id.clone(), commit, tests)?;
+        if let Some(known) = results::known(&self.place.repo, &self.place.target, &job.key)? {
+            return Ok(Some((verdict_of(&known), Some(known))));
+        }
+        self.runs.start(job)?;
+        while let Some((job, said)) = self.runs.next().await? {
+            if job.id == id {
+                return Ok(said.map(|result| (verdict_of(&result), Some(result))));
+            }
+            let mut queue = Queue::read(&self.place.repo, &self.place.target)?;
+            self.hear(&mut queue, job, said)?;
+        }
+        Ok(None)
+    }
+
+    /// Merges entries one onto the other, and says in the others why they are not among them. None if there is nothing
+    /// to test.
+    fn gather(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<Option<Batch>, QueueError> {
+        let entries: Vec<QueueEntry> =
+            ids.iter().filter_map(|id| Some(queue.entry(id)?.entry.clone())).collect();
+        let history = self.settings.history;
+        let mut batch =
+            tokio::task::block_in_place(|| Batch::gather(&self.place.repo, entries, tip, history))?;
+        for (id, left_out) in std::mem::take(&mut batch.left_out) {
+            self.leave_out(queue, &id, left_out)?;
+        }
+        Ok((!batch.items.is_empty()).then_some(batch))
+    }
+
+    fn leave_out(&mut self, queue: &mut Queue, id: &EntryId, left_out: LeftOut) -> Result<(), QueueError> {
+        let (conflicts, why) = match left_out {
+            // The next look finds it on the target.
+            LeftOut::Present | LeftOut::Crowded => return Ok(()),
+            LeftOut::Conflict(conflict) => (conflicted_paths(&conflict), conflict.to_string()),
+            LeftOut::Unfit(why) => (Vec::new(), why),
+        };
+        self.escalate(queue, id, &why, |entry| entry.conflicts.clone_from(&conflicts))
+    }
+
+    /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
+    /// makes the tests fail.
+    async fn work_batch(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<(), QueueError> {
+        let Some(batch) = self.gather(queue, ids, tip)? else { return Ok(()) };
+        let mut search = PrefixSearch { entries: batch.items.len(), ..PrefixSearch::default() };
+        let mut verdicts: BTreeMap<usize, (Verdict, Option<TestResult>)> = BTreeMap::new();
+        let (mut landed, mut from) = (0, tip);
+        self.mark_testing(queue, &batch)?;
+        loop {
+            let step = search.next(self.settings.slots.saturating_sub(self.runs.beside()));
+            for length in &step.stop {
+                self.runs.stop(&TestId::Prefix(*length));
+                search.running.remove(length);
+            }
+            if step.land > landed {
+                let verdict = verdicts.get(&step.land).map_or(Verdict::Unverified, |(verdict, _)| verdict.clone());
+                let items = &batch.items[landed..step.land];
+                if !self.land(queue, items, from, &verdict)? {
+                    self.stop_prefixes(&search);
+                    return Ok(());
+                }
+                (landed, from) = (step.land, items[items.len() - 1].built.commit);
+            }
+            if let Some(culprit) = step.culprit {
+                self.stop_prefixes(&search);
+                let item = &batch.items[culprit];
+                let (_, result) = verdicts.remove(&(culprit + 1)).expect("the red prefix was tested");
+                let tests = batch.tests(culprit + 1, self.settings.test.as_ref());
+                self.suspect(item, tests, &result.expect("what failed has a result"))?;
+                self.size = batch_size(self.size, self.settings.batch, true);
+                return Ok(());
+            }
+            if landed == batch.items.len() {
+                self.size = batch_size(self.size, self.settings.batch, false);
+                return Ok(());
+            }
+            if self.start_tests(&batch, &step.test, &mut search, &mut verdicts)? {
+                continue;
+            }
+            let Some((job, said)) = self.runs.next().await? else { return Ok(()) };
+            match (&job.id, said) {
+                (TestId::Prefix(length), Some(result)) => {
+                    search.running.remove(length);
+                    search.tested.insert(*length, result.passed);
+                    verdicts.insert(*length, (verdict_of(&result), Some(result)));
+                }
+                // The run is being stopped.
+                (TestId::Prefix(_), None) => return Ok(()),
+                (_, said) => self.hear(queue, job, said)?,
+            }
+        }
+    }
+
+    /// Starts tests of prefixes. True if some needed none, because their result is known.
+    fn start_tests(
+        &mut self,
+        batch: &Batch,
+        lengths: &[usize],
+        search: &mut PrefixSearch,
+        verdicts: &mut BTreeMap<usize, (Verdict, Option<TestResult>)>,
+    ) -> Result<bool, QueueError> {
+        let mut is_known = false;
+        for length in lengths.iter().copied() {
+            let tests = batch.tests(length, self.settings.test.as_ref());
+            let known = match tests.is_empty() {
+                true => Some((Verdict::Unverified, None)),
+                false => {
+                    let job = self.job(TestId::Prefix(length), batch.items[length - 1].built.commit, tests)?;
+                    match results::known(&self.place.repo, &self.place.target, &job.key)? {
+                        Some(known) => Some((verdict_of(&known), Some(known))),
+                        None => {
+                            search.running.insert(length);
+                            self.runs.start(job)?;
+                            None
+                        }
+                    }
+                }
+            };
+            if let Some((verdict, result)) = known {
+                is_known = true;
+                search.tested.insert(length, verdict.is_green() || verdict == Verdict::Unverified);
+                verdicts.insert(length, (verdict, result));
+            }
+        }
+        Ok(is_known)
+    }
+
+    fn mark_testing(&self, queue: &mut Queue, batch: &Batch) -> Result<(), QueueError> {
+        let of = |id: &EntryId| batch.items.iter().find(|item| item.entry.id == *id);
+        let untested = batch.tests(batch.items.len(), self.settings.test.as_ref()).is_empty();
+        if untested {
+            return Ok(());
+        }
+        let ids: Vec<EntryId> = batch.items.iter().map(|item| item.entry.id.clone()).collect();
+        let marked = update(&self.place.repo, queue, &ids, |entry| {
+            entry.state = EntryState::Testing;
+            entry.candidate = of(&entry.id).map(|item| item.built.candidate());
+            entry.tier = of(&entry.id).map(|item| item.built.tier.to_owned());
+            entry.why = None;
+        });
+        marked.map(drop)
+    }
+
+    /// Lands merges that have passed. False if nothing more can be done with the batch.
+    fn land(
+        &mut self,
+        queue: &mut Queue,
+        items: &[BatchItem],
+        from: CommitId,
+        verdict: &Verdict,
+    ) -> Result<bool, QueueError> {
+        let repo = &self.place.repo;
+        let landed = tokio::task::block_in_place(|| landing::land(repo, queue, items, from, verdict))?;
+        match landed {
+            QueueLanding::Landed => {
+                for item in items {
+                    let mut entry = item.entry.clone();
+                    (entry.tier, entry.verdict) = (Some(item.built.tier.to_owned()), Some(verdict.clone()));
+                    self.tell_landed(entry);
+                }
+                Ok(true)
+            }
+            QueueLanding::Moved => Ok(false),
+            QueueLanding::Held(why) => {
+                self.outcome.held = Some(why);
+                Ok(false)
+            }
+        }
+    }
+
+    fn stop_prefixes(&mut self, search: &PrefixSearch) {
+        search.running.iter().for_each(|length| self.runs.stop(&TestId::Prefix(*length)));
+    }
+}

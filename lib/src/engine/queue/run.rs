@@ -1,0 +1,115 @@
+//! A queue that this process works, and what it has to be able to say of its entries.
+
+use std::sync::Arc;
+
+use super::error::QueueError;
+use super::landing::{tip_of, update};
+use super::outcome::QueueOutcome;
+use super::results::{ResultKey, TestResult};
+use super::settings::QueueSettings;
+use super::store::{Queue, QueueChange, change_queue};
+use super::suspects::Suspects;
+use super::test_runs::{TestId, TestJob, TestRuns};
+use super::test_slot::TestPlace;
+use crate::engine::Engine;
+use crate::event::{MergeComplete, MergeEscalated};
+use crate::git::Repo;
+use crate::ids::{BranchName, CommitId, EntryId, RepoName};
+use crate::queue::{EntryState, EntryTest, QueueEntry, Verdict};
+use crate::workspace::{Lock, branch_key};
+
+/// A queue that this process works.
+#[derive(Debug)]
+pub struct QueueRun {
+    pub(super) place: TestPlace,
+    pub(super) settings: QueueSettings,
+    pub(super) runs: TestRuns,
+    /// Entries whose tests are run again before they are blamed.
+    pub(super) suspects: Suspects,
+    pub(super) outcome: QueueOutcome,
+    /// How many entries the next batch has.
+    pub(super) size: usize,
+    _lock: Lock,
+}
+
+/// The name of the lock on the queue of a target.
+pub fn queue_lock(target: &BranchName) -> String {
+    format!("queue-{}", branch_key(target))
+}
+
+impl QueueRun {
+    /// Takes the queue of a target, or reports its holder.
+    pub fn open(
+        engine: Arc<Engine>,
+        repo: Repo,
+        repo_name: RepoName,
+        target: BranchName,
+        settings: QueueSettings,
+    ) -> Result<Self, QueueError> {
+        let what = format!("the merge queue of `{target}`");
+        let lock = Lock::take(repo.common_dir(), &queue_lock(&target), &what)?;
+        tip_of(&repo, &target)?;
+        let begins = |_: &Queue| Ok((QueueChange { begins: true, ..QueueChange::default() }, ()));
+        change_queue(&repo, &target, "pleach: work the merge queue", begins)?;
+        let place = TestPlace { engine, repo, repo_name, target };
+        let (runs, size) = (TestRuns::new(place.clone()), settings.batch);
+        let (suspects, outcome) = (Suspects::default(), QueueOutcome::default());
+        Ok(Self { place, settings, runs, suspects, outcome, size, _lock: lock })
+    }
+
+    pub(super) fn job(&self, id: TestId, commit: CommitId, tests: Vec<EntryTest>) -> Result<TestJob, QueueError> {
+        let (repo, own) = (&self.place.repo, (self.settings.logs.as_str(), self.settings.reports.as_str()));
+        let key = ResultKey::new(repo, repo.tree_of(commit)?, &tests, own)?;
+        Ok(TestJob { id, commit, tests, key })
+    }
+
+    /// Hands an entry to a person.
+    pub(super) fn escalate(
+        &mut self,
+        queue: &mut Queue,
+        id: &EntryId,
+        why: &str,
+        edit: impl Fn(&mut QueueEntry),
+    ) -> Result<(), QueueError> {
+        let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
+            entry.state = EntryState::Escalated;
+            entry.why = Some(why.to_owned());
+            edit(entry);
+        })?;
+        if let Some(stored) = queue.entry(id).filter(|_| done) {
+            let entry = &stored.entry;
+            self.place.engine.tell(MergeEscalated {
+                task: entry.task.clone(),
+                branch: entry.branch.clone(),
+                target: entry.target.clone(),
+                conflicts: entry.conflicts.len(),
+                entry: id.clone(),
+                extra: Default::default(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Tells that the target has an entry.
+    pub(super) fn tell_landed(&mut self, entry: QueueEntry) {
+        self.place.engine.tell(MergeComplete {
+            task: entry.task.clone(),
+            auto: !entry.approved,
+            branch: entry.branch.clone(),
+            target: entry.target.clone(),
+            entry: entry.id.clone(),
+            tier: entry.tier.clone(),
+            extra: Default::default(),
+        });
+        self.outcome.landed.push(entry);
+    }
+}
+
+pub(super) fn verdict_of(result: &TestResult) -> Verdict {
+    let seconds = result.seconds;
+    match (result.passed, result.flaky) {
+        (true, false) => Verdict::Pass { seconds },
+        (true, true) => Verdict::Flaky { seconds },
+        (false, _) => Verdict::Fail { exit: result.exit.clone(), semantic: false },
+    }
+}

@@ -1,0 +1,23 @@
+//! How a queue works: its part of the configuration.
+
+use crate::config::HistoryShape;
+use crate::queue::EntryTest;
+
+/// How a queue works.
+#[derive(Debug, Clone)]
+pub struct QueueSettings {
+    /// The test every merge must pass, instead of the tests of the merged tasks.
+    pub test: Option<EntryTest>,
+    /// How many entries are merged and tested together.
+    pub batch: usize,
+    /// How many tests run at once.
+    pub slots: usize,
+    /// Whether clean merges land without approval.
+    pub auto_merge_clean: bool,
+    /// What the target's history looks like.
+    pub history: HistoryShape,
+    /// The directory of pleach's own logs, relative to the root of the repository.
+    pub logs: String,
+    /// The directory of its reports, likewise.
+    pub reports: String,
+}

@@ -1,0 +1,350 @@
+//! The queue of a target as refs: a chain of states per entry, and the list of those that are open.
+//!
+//! Every change is one transaction that checks where all its refs were, so a process that loses a race reads the queue
+//! again. The commit of a state has the one before it and the work it speaks of as parents: nothing that was ever queued
+//! is lost to garbage collection.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::error::QueueError;
+use crate::clock;
+use crate::git::{self, BlobId, Commit, CommitSpec, EntryKind, Person, RefUpdate, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
+use crate::queue::{EntryState, QueueEntry};
+use crate::trailer::CommitMessage;
+use crate::workspace::branch_key;
+
+/// The refs of all queues begin with this.
+const QUEUES: &str = "refs/pleach/queue/";
+
+const ENTRY_FILE: &str = "entry.json";
+const LOG_FILE: &str = "log.txt";
+const ORDER_FILE: &str = "order.json";
+
+/// The trailer of a state's commit.
+const ENTRY_TRAILER: &str = "Pleach-Entry";
+
+/// How often a change is tried that others outrun.
+const TRIES: usize = 100;
+
+/// An entry with the commit of its newest state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEntry {
+    /// The entry.
+    pub entry: QueueEntry,
+    /// The commit of its state.
+    pub at: CommitId,
+    /// What its tests printed when they failed last.
+    pub log: Option<BlobId>,
+}
+
+/// The queue of a target as it was read.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// The branch everything is merged into.
+    pub target: BranchName,
+    /// Its open entries, oldest first.
+    pub open: Vec<StoredEntry>,
+    /// How often each was passed over.
+    pub passed: BTreeMap<EntryId, u32>,
+    order_at: Option<CommitId>,
+    epoch: u64,
+}
+
+/// A change of the queue: entries as they are to be.
+#[derive(Debug, Default)]
+pub struct QueueChange {
+    /// Entries in their new states, new ones included, each with a new log if it has one.
+    pub entries: Vec<(QueueEntry, Option<String>)>,
+    /// Entries that were passed over once more.
+    pub passed_over: Vec<EntryId>,
+    /// A process begins to work the queue.
+    pub begins: bool,
+    /// The target moves in the same transaction, from one commit to another.
+    pub target: Option<(CommitId, CommitId)>,
+    /// Other refs that do.
+    pub with: Vec<RefUpdate>,
+    /// What becomes reachable from the states, beside the work.
+    pub keeps: Vec<(EntryId, CommitId)>,
+}
+
+/// The list of open entries.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct OrderFile {
+    #[serde(default)]
+    epoch: u64,
+    open: Vec<OrderItem>,
+}
+
+/// An open entry in that list.
+#[derive(Debug, Serialize, Deserialize)]
+struct OrderItem {
+    id: EntryId,
+    priority: i32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    passed: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The ref of an entry.
+pub(super) fn entry_ref(target: &BranchName, id: &EntryId) -> String {
+    format!("{QUEUES}{}/entry/{id}", branch_key(target))
+}
+
+/// A ref of a queue.
+pub(super) fn queue_ref(target: &BranchName, name: &str) -> String {
+    format!("{QUEUES}{}/{name}", branch_key(target))
+}
+
+/// The targets that have a queue.
+pub fn queue_targets(repo: &Repo) -> Result<Vec<BranchName>, QueueError> {
+    let mut targets: Vec<BranchName> = Vec::new();
+    for (name, _) in repo.refs().list_unpeeled(QUEUES)? {
+        let key = name[QUEUES.len()..].split('/').next().unwrap_or_default();
+        targets.extend(crate::workspace::branch_of_key(key));
+    }
+    targets.dedup();
+    Ok(targets)
+}
+
+impl Queue {
+    /// Reads the queue of a target.
+    pub fn read(repo: &Repo, target: &BranchName) -> Result<Self, QueueError> {
+        // An entry may be closed between the list and itself: the list is read again then.
+        for _ in 0..TRIES {
+            let name = queue_ref(target, "order");
+            let order_at = repo.refs().find(&name)?;
+            let order = match order_at {
+                Some(at) => read_order(repo, &name, at)?,
+                None => OrderFile::default(),
+            };
+            let mut open = Vec::with_capacity(order.open.len());
+            for item in &order.open {
+                let stored = read_entry(repo, target, &item.id)?;
+                open.extend(stored.filter(|stored| !stored.entry.state.is_closed()));
+            }
+            if open.len() == order.open.len() || repo.refs().find(&name)? == order_at {
+                let passed = order.open.into_iter().map(|item| (item.id, item.passed)).collect();
+                return Ok(Self { target: target.clone(), open, passed, order_at, epoch: order.epoch });
+            }
+        }
+        Err(QueueError::Contended(target.clone()))
+    }
+
+    /// All entries there ever were, oldest first: also those that are closed.
+    pub fn read_all(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEntry>, QueueError> {
+        let mut all = Vec::new();
+        for (name, at) in repo.refs().list(&queue_ref(target, "entry/"))? {
+            all.push(read_state(repo, &name, at)?);
+        }
+        Ok(all)
+    }
+
+    /// The open entry of an id.
+    pub fn entry(&self, id: &EntryId) -> Option<&StoredEntry> {
+        self.open.iter().find(|stored| stored.entry.id == *id)
+    }
+
+    /// The entries alone.
+    pub fn entries(&self) -> Vec<QueueEntry> {
+        self.open.iter().map(|stored| stored.entry.clone()).collect()
+    }
+
+    /// Makes a change, all of it or, where another process was first, nothing: then the queue has to be read again.
+    pub(super) fn apply(&mut self, repo: &Repo, change: QueueChange, why: &str) -> Result<bool, QueueError> {
+        let epoch = if change.begins { self.epoch + 1 } else { self.epoch };
+        let mut writer = repo.writer();
+        let (mut moves, mut open, mut passed) = (change.with, self.open.clone(), self.passed.clone());
+        for (mut entry, log) in change.entries {
+            entry.epoch = epoch;
+            let old = self.open.iter().find(|stored| stored.entry.id == entry.id);
+            let log = match log {
+                Some(text) => Some(writer.blob(text.as_bytes())?),
+                None => old.and_then(|old| old.log),
+            };
+            let kept = change.keeps.iter().filter(|(id, _)| *id == entry.id).map(|(_, commit)| *commit);
+            let at = write_state(&mut writer, &entry, old.map(|old| old.at), log, kept)?;
+            moves.push(RefUpdate {
+                name: entry_ref(&self.target, &entry.id),
+                old: old.map(|old| old.at),
+                new: Some(at),
+            });
+            open.retain(|stored| stored.entry.id != entry.id);
+            open.push(StoredEntry { entry, at, log });
+        }
+        open.retain(|stored| !stored.entry.state.is_closed());
+        open.sort_by(|one, other| one.entry.id.cmp(&other.entry.id));
+        passed.retain(|id, _| open.iter().any(|stored| stored.entry.id == *id));
+        for id in change.passed_over {
+            *passed.entry(id).or_default() += 1;
+        }
+        let order = order_file(&open, &passed, epoch);
+        let mut order_at = self.order_at;
+        if order != order_file(&self.open, &self.passed, self.epoch) || self.order_at.is_none() {
+            let at = write_order(&mut writer, &order, self.order_at)?;
+            moves.push(RefUpdate { name: queue_ref(&self.target, "order"), old: self.order_at, new: Some(at) });
+            order_at = Some(at);
+        }
+        writer.flush()?;
+        if moves.is_empty() {
+            return Ok(true);
+        }
+        let moved = match change.target {
+            Some(step) => git::land::swap_with(repo, &self.target, step, &moves, why)?,
+            None => match repo.refs().swap_all(&moves, why) {
+                Ok(()) => true,
+                Err(SwapError::Stale { .. }) => false,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        if moved {
+            (self.open, self.passed, self.order_at, self.epoch) = (open, passed, order_at, epoch);
+        }
+        Ok(moved)
+    }
+}
+
+/// Changes the queue of a target: reads it, has `make` say what is to change, and tries again where another process was
+/// first. Gives what `make` gave at last.
+pub(super) fn change_queue<T>(
+    repo: &Repo,
+    target: &BranchName,
+    why: &str,
+    mut make: impl FnMut(&Queue) -> Result<(QueueChange, T), QueueError>,
+) -> Result<T, QueueError> {
+    for _ in 0..TRIES {
+        let mut queue = Queue::read(repo, target)?;
+        let (change, made) = make(&queue)?;
+        if queue.apply(repo, change, why)? {
+            return Ok(made);
+        }
+    }
+    Err(QueueError::Contended(target.clone()))
+}
+
+/// An entry, open or closed.
+pub fn read_entry(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<Option<StoredEntry>, QueueError> {
+    let name = entry_ref(target, id);
+    repo.refs().find(&name)?.map(|at| read_state(repo, &name, at)).transpose()
+}
+
+/// The states of an entry, newest first, each with when it began.
+pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp, QueueEntry)>, QueueError> {
+    let name = entry_ref(&stored.entry.target, &stored.entry.id);
+    let (mut states, mut next) = (Vec::new(), Some(stored.at));
+    while let Some(at) = next {
+        let commit = repo.commit(at)?;
+        // The first state has only its work below it.
+        if !is_state_of(&commit, &stored.entry.id) {
+            break;
+        }
+        states.push((commit.at, read_state(repo, &name, at)?.entry));
+        next = commit.parents.first().copied();
+    }
+    Ok(states)
+}
+
+/// What the tests of an entry printed when they failed last.
+pub fn entry_log(repo: &Repo, stored: &StoredEntry) -> Result<Option<String>, QueueError> {
+    let Some(log) = stored.log else { return Ok(None) };
+    Ok(Some(String::from_utf8_lossy(&repo.blob(log)?).into_owned()))
+}
+
+fn is_state_of(commit: &Commit, id: &EntryId) -> bool {
+    let message = CommitMessage::read(&String::from_utf8_lossy(&commit.message));
+    message.trailer(ENTRY_TRAILER) == Some(id.as_str())
+}
+
+fn read_state(repo: &Repo, name: &str, at: CommitId) -> Result<StoredEntry, QueueError> {
+    let tree = repo.tree_of(at)?;
+    let entry = read_json(repo, name, tree, ENTRY_FILE)?;
+    let log = repo.tree_entry(tree, &LOG_FILE.into())?.map(|entry| entry.id);
+    Ok(StoredEntry { entry, at, log })
+}
+
+fn read_order(repo: &Repo, name: &str, at: CommitId) -> Result<OrderFile, QueueError> {
+    read_json(repo, name, repo.tree_of(at)?, ORDER_FILE)
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(
+    repo: &Repo,
+    name: &str,
+    tree: TreeId,
+    file: &str,
+) -> Result<T, QueueError> {
+    let unreadable = |why: String| QueueError::Unreadable { name: name.to_owned(), why };
+    let text = repo.tree_file(tree, &file.into())?.ok_or_else(|| unreadable(format!("it has no {file}")))?;
+    serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+}
+
+fn order_file(open: &[StoredEntry], passed: &BTreeMap<EntryId, u32>, epoch: u64) -> Vec<u8> {
+    let item = |stored: &StoredEntry| OrderItem {
+        id: stored.entry.id.clone(),
+        priority: stored.entry.priority,
+        passed: passed.get(&stored.entry.id).copied().unwrap_or_default(),
+    };
+    json(&OrderFile { epoch, open: open.iter().map(item).collect() })
+}
+
+fn write_order(writer: &mut Writer, order: &[u8], before: Option<CommitId>) -> Result<CommitId, QueueError> {
+    let file = writer.blob(order)?;
+    let tree = writer.tree(None, &[TreeEdit::Put(ORDER_FILE.into(), EntryKind::File, file)])?;
+    state_commit(writer, tree, before.into_iter().collect(), "Order of the merge queue".to_owned(), None)
+}
+
+fn write_state(
+    writer: &mut Writer,
+    entry: &QueueEntry,
+    before: Option<CommitId>,
+    log: Option<BlobId>,
+    kept: impl Iterator<Item = CommitId>,
+) -> Result<CommitId, QueueError> {
+    let file = writer.blob(&json(entry))?;
+    let put = |name: &str, blob| TreeEdit::Put(RepoPath::from(name), EntryKind::File, blob);
+    let edits: Vec<TreeEdit> =
+        [put(ENTRY_FILE, file)].into_iter().chain(log.map(|log| put(LOG_FILE, log))).collect();
+    let tree = writer.tree(None, &edits)?;
+    let candidate = entry.candidate.as_ref().map(|candidate| candidate.commit);
+    let mut parents: Vec<CommitId> = before.into_iter().collect();
+    for parent in std::iter::once(entry.head).chain(candidate).chain(kept) {
+        if !parents.contains(&parent) {
+            parents.push(parent);
+        }
+    }
+    let subject = match entry.state {
+        EntryState::Submitted if before.is_none() => format!("{} is queued", entry.name()),
+        state => format!("{} is {state}", entry.name()),
+    };
+    state_commit(writer, tree, parents, subject, Some(&entry.id))
+}
+
+fn state_commit(
+    writer: &mut Writer,
+    tree: TreeId,
+    parents: Vec<CommitId>,
+    subject: String,
+    of: Option<&EntryId>,
+) -> Result<CommitId, QueueError> {
+    let trailers = of.map(|id| (ENTRY_TRAILER.to_owned(), id.to_string())).into_iter().collect();
+    let message = CommitMessage { subject, body: String::new(), trailers };
+    Ok(writer.commit(&CommitSpec {
+        tree,
+        parents,
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: message.write().into_bytes(),
+        at: clock::now(),
+    })?)
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).expect("entries hold nothing JSON cannot");
+    text.push(b'\n');
+    text
+}

@@ -1,0 +1,126 @@
+//! The tests that run at once, each in a slot of its own.
+
+use std::collections::BTreeMap;
+
+use tokio::task::JoinSet;
+
+use super::error::QueueError;
+use super::results::{self, ResultKey, TestResult};
+use super::test_slot::{TestPlace, TestSlot};
+use crate::ids::{CommitId, EntryId};
+use crate::process::Canceller;
+use crate::queue::EntryTest;
+
+/// What a test is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TestId {
+    /// The first so many entries of the batch.
+    Prefix(usize),
+    /// Once more what made an entry suspect.
+    Again(EntryId),
+    /// The branch of an entry, without the target.
+    Alone(EntryId),
+}
+
+/// A test that is to run.
+#[derive(Debug, Clone)]
+pub(super) struct TestJob {
+    pub id: TestId,
+    pub commit: CommitId,
+    pub tests: Vec<EntryTest>,
+    pub key: ResultKey,
+}
+
+/// The tests that run, and the slots that are free.
+#[derive(Debug)]
+pub(super) struct TestRuns {
+    place: TestPlace,
+    free: Vec<TestSlot>,
+    /// The number of the last slot that was taken.
+    last: u32,
+    jobs: JoinSet<(TestJob, TestSlot, Result<Option<TestResult>, QueueError>)>,
+    cancellers: BTreeMap<TestId, Canceller>,
+    /// How many tests have run.
+    pub count: usize,
+}
+
+impl TestRuns {
+    pub(super) fn new(place: TestPlace) -> Self {
+        Self { place, free: Vec::new(), last: 0, jobs: JoinSet::new(), cancellers: BTreeMap::new(), count: 0 }
+    }
+
+    /// Starts a test.
+    pub(super) fn start(&mut self, job: TestJob) -> Result<(), QueueError> {
+        let mut slot = self.slot()?;
+        let (canceller, cancel) = self.place.engine.cancel.child();
+        self.cancellers.insert(job.id.clone(), canceller);
+        let place = self.place.clone();
+        self.count += 1;
+        self.jobs.spawn(async move {
+            let said = slot.test(&place, job.commit, &job.tests, &cancel).await;
+            (job, slot, said)
+        });
+        Ok(())
+    }
+
+    /// Stops a test; its result no longer matters.
+    pub(super) fn stop(&mut self, id: &TestId) {
+        if let Some(canceller) = self.cancellers.remove(id) {
+            canceller.kill();
+        }
+    }
+
+    /// How many tests other than those of a batch run.
+    pub(super) fn beside(&self) -> usize {
+        self.cancellers.keys().filter(|id| !matches!(id, TestId::Prefix(_))).count()
+    }
+
+    /// Waits for the next result; none once nothing runs. Those of stopped tests are left out.
+    pub(super) async fn next(&mut self) -> Result<Option<(TestJob, Option<TestResult>)>, QueueError> {
+        loop {
+            let cancel = self.place.engine.cancel.clone();
+            let ended = tokio::select! {
+                ended = self.jobs.join_next() => ended,
+                () = cancel.stopped(), if self.cancellers.values().next().is_some() => {
+                    // Tests change nothing: whoever comes next runs them again.
+                    self.stop_all();
+                    continue;
+                }
+            };
+            let (job, slot, said) = match ended {
+                None => return Ok(None),
+                Some(Ok(ended)) => ended,
+                Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
+            };
+            self.free.push(slot);
+            let is_wanted = self.cancellers.remove(&job.id).is_some();
+            let said = said?;
+            if let Some(result) = &said {
+                tokio::task::block_in_place(|| results::note(&self.place.repo, &self.place.target, &job.key, result))?;
+            }
+            if is_wanted || cancel.is_stopped() {
+                return Ok(Some((job, said)));
+            }
+        }
+    }
+
+    /// Stops everything.
+    pub(super) fn stop_all(&mut self) {
+        for id in self.cancellers.keys().cloned().collect::<Vec<_>>() {
+            self.stop(&id);
+        }
+    }
+
+    /// A free slot. Where something of a killed run still works, another one is taken.
+    fn slot(&mut self) -> Result<TestSlot, QueueError> {
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot);
+        }
+        loop {
+            self.last += 1;
+            if let Some(slot) = TestSlot::take(&self.place, self.last)? {
+                return Ok(slot);
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What must be approved before a queue is worked: the settings of the repository, and the tests its entries bring.
+
+use super::store::Queue;
+use crate::trust::{TrustItem, TrustScope};
+
+/// What must be approved before a queue is worked.
+pub fn queue_to_trust(scope: &TrustScope<'_>, queue: &Queue) -> Vec<TrustItem> {
+    let mut items = scope.settings();
+    for entry in queue.open.iter().map(|stored| &stored.entry) {
+        let tests = entry.tests.iter();
+        items.extend(tests.map(|test| TrustItem::command(format!("test of {}", entry.name()), test.command.clone())));
+    }
+    items.extend(scope.worktree_base());
+    items
+}
