@@ -148,6 +148,9 @@ pub fn of_queue(error: &QueueError) -> Failure {
         QueueError::WrongState { entry, .. } => {
             plain(Code::EntryState, error).hint(format!("`pleach merge why {entry}` tells more"))
         }
+        QueueError::Unresolved { path, .. } => {
+            plain(Code::ConflictsLeft, error).hint(format!("edit them in {}, then run the same again", path.display()))
+        }
         QueueError::NoBranch(_) => plain(Code::NoSuchBranch, error).hint("`git branch` lists them"),
         QueueError::Itself(_) => plain(Code::MergeItself, error).hint("name another with `--into BRANCH`"),
         QueueError::Setup { .. } => {

@@ -4,11 +4,13 @@ mod decide;
 mod enqueue;
 mod process;
 mod queue;
+mod resolve;
 mod status;
 mod why;
 
 use clap::{Args, Subcommand};
-use pleach::engine::queue::{Queue, QueueSettings, StoredEntry, find_entry, queue_targets};
+use pleach::config::AgentChoice;
+use pleach::engine::queue::{Queue, QueueSettings, ResolverSettings, StoredEntry, find_entry, queue_targets};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryTest, EntryWait, QueueEntry};
 use serde_json::{Value, json};
@@ -40,6 +42,7 @@ enum MergeCommand {
     Why(why::WhyArgs),
     Approve(decide::ApproveArgs),
     Retry(decide::RetryArgs),
+    Resolve(resolve::ResolveArgs),
     Drop(decide::DropArgs),
     Undo(decide::UndoArgs),
     Process(process::ProcessArgs),
@@ -56,6 +59,7 @@ pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
         MergeCommand::Why(args) => why::run(&ground, &args),
         MergeCommand::Approve(args) => decide::approve(&ground, &args),
         MergeCommand::Retry(args) => decide::retry(&ground, &args),
+        MergeCommand::Resolve(args) => resolve::run(&ground, &args),
         MergeCommand::Drop(args) => decide::drop_entry(&ground, &args),
         MergeCommand::Undo(args) => decide::undo(&ground, &args),
         MergeCommand::Process(args) => process::run(&ground, &args),
@@ -110,7 +114,21 @@ impl MergeGround<'_> {
             history: merge.history,
             logs: own(tree.log_dir.as_ref(), "logs"),
             reports: own(tree.report_dir.as_ref(), "reports"),
+            resolver: self.resolver(),
         }
+    }
+
+    /// The agent that resolves conflicts, if there is one: nobody resolves a conflict by pretending.
+    fn resolver(&self) -> Option<ResolverSettings> {
+        let config = &self.settings.resolved.config;
+        let agent = config.merge.agent.as_ref().or(config.agent.as_ref())?;
+        let is_real = agent.kind() != Some(&AgentChoice::Simulation);
+        (is_real && config.merge.max_conflict_retries > 0).then(|| ResolverSettings {
+            agent: config.merge.agent.as_ref().map(ToString::to_string),
+            attempts: config.merge.max_conflict_retries,
+            branch_prefix: self.place.branch_prefix.clone(),
+            config: config.recordable(),
+        })
     }
 }
 

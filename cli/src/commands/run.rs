@@ -131,6 +131,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         files: file.files,
         inputs,
         config: config.recordable(),
+        base: None,
     };
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, &workers).await;

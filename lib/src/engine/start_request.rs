@@ -36,11 +36,19 @@ pub struct StartRequest {
     pub config: Value,
     /// No agent is configured.
     pub simulated: bool,
+    /// The commit it starts from; the one that is checked out if `None`.
+    pub base: Option<CommitId>,
 }
 
 impl StartRequest {
     pub(super) fn started(&self, repo: &Repo, id: &SessionId) -> Result<PipelineStarted, Error> {
-        let head = repo.head()?;
+        let (base, target) = match self.base {
+            Some(base) => (base, None),
+            None => {
+                let head = repo.head()?;
+                (head.commit, head.branch)
+            }
+        };
         let invalid = |error: crate::ids::InvalidId| Error::Name(error.to_string());
         let name = self.pipeline.name().map_err(invalid)?;
         let branch = session_branch(&self.branch_prefix, &name, id).map_err(invalid)?;
@@ -53,9 +61,9 @@ impl StartRequest {
             files: self.files.clone(),
             inputs: self.inputs.clone(),
             config: self.config.clone(),
-            base: Snapshot::from([(self.repo_name.clone(), head.commit)]),
+            base: Snapshot::from([(self.repo_name.clone(), base)]),
             branches: BTreeMap::from([(self.repo_name.clone(), branch)]),
-            target: head.branch,
+            target,
             simulated: self.simulated,
             task: None,
             extra: Default::default(),

@@ -68,6 +68,12 @@ pub struct QueueEntry {
     /// The files in conflict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ConflictedPath>,
+    /// How an agent or a person has resolved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<EntryResolution>,
+    /// The session of the agent that resolves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolver: Option<SessionId>,
     /// Where each resolved part of a file came from: `path#hunk=source`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<String>,
@@ -129,6 +135,18 @@ pub struct EntryLanding {
     pub from: CommitId,
     /// To here, where the entry's own commits end.
     pub to: CommitId,
+}
+
+/// A conflict that was resolved: files that have both sides. On another commit of the target, what they change of the
+/// one they were made on is merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryResolution {
+    /// The commit of the target it was made on.
+    pub onto: CommitId,
+    /// A commit with the files.
+    pub commit: CommitId,
+    /// Who made it: see [`crate::merge`].
+    pub tier: String,
 }
 
 /// What would land.
@@ -247,6 +265,8 @@ pub(super) fn entry(number: u8, state: EntryState) -> QueueEntry {
         candidate: None,
         verdict: None,
         conflicts: Vec::new(),
+        resolution: None,
+        resolver: None,
         resolved: Vec::new(),
         why: None,
         undoes: None,

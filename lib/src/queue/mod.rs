@@ -5,8 +5,10 @@ mod entry;
 mod order;
 mod plan;
 mod prefix;
+mod request;
 
-pub use entry::{Candidate, EntryLanding, EntryState, EntryTest, QueueEntry, Verdict};
+pub use entry::{Candidate, EntryLanding, EntryResolution, EntryState, EntryTest, QueueEntry, Verdict};
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan};
 pub use prefix::{PrefixSearch, PrefixStep, batch_size};
+pub use request::ResolutionRequest;

@@ -123,6 +123,7 @@ impl World {
             inputs: BTreeMap::new(),
             config: Value::Null,
             simulated: false,
+            base: None,
         }
     }
 

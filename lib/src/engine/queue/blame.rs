@@ -100,7 +100,13 @@ impl QueueRun {
         loop {
             let Some(stored) = queue.entry(id) else { return Ok(()) };
             let mut entry = stored.entry.clone();
-            entry.state = EntryState::Red;
+            let is_resolved = entry.resolution.take().is_some();
+            let may_try = self.settings.resolver.as_ref().is_some_and(|resolver| entry.attempts < resolver.attempts);
+            entry.state = match (semantic || is_resolved, may_try) {
+                (true, true) => EntryState::Conflicted,
+                (true, false) if is_resolved => EntryState::Escalated,
+                _ => EntryState::Red,
+            };
             entry.verdict = Some(Verdict::Fail { exit: result.exit.clone(), semantic });
             entry.why = Some(match semantic {
                 true => format!("the tests fail on the merge ({}), and pass on the branch and on the target", result.exit),

@@ -12,7 +12,7 @@ use crate::{clock, git};
 
 /// Lets an entry land that waits for approval.
 pub fn approve(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
-    change(repo, stored, |entry| {
+    change_entry(repo, stored, |entry| {
         if entry.state.is_closed() {
             return Err("only what is in the queue can be approved");
         }
@@ -26,7 +26,7 @@ pub fn approve(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueErr
 pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
     let branch = stored.entry.branch.as_ref().map(|branch| repo.refs().find(&branch_ref(branch))).transpose()?;
     let head = branch.flatten().unwrap_or(stored.entry.head);
-    change(repo, stored, |entry| {
+    change_entry(repo, stored, |entry| {
         if entry.state == EntryState::Landed {
             return Err("it is on its target already");
         }
@@ -43,7 +43,7 @@ pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError
 
 /// Takes an entry out of the queue. Its branch stays.
 pub fn drop_entry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
-    change(repo, stored, |entry| match entry.state {
+    change_entry(repo, stored, |entry| match entry.state {
         EntryState::Landed => Err("it is on its target already; `pleach merge undo` reverts it"),
         EntryState::Landing => Err("it is landing right now"),
         _ => {
@@ -108,7 +108,7 @@ fn revert(repo: &Repo, entry: &QueueEntry, (from, to): (CommitId, CommitId)) -> 
 }
 
 /// Changes an entry as it is now, open or closed.
-fn change(
+pub(super) fn change_entry(
     repo: &Repo,
     stored: &StoredEntry,
     edit: impl Fn(&mut QueueEntry) -> Result<(), &'static str>,

@@ -95,6 +95,8 @@ impl Submission {
             candidate: None,
             verdict: None,
             conflicts: Vec::new(),
+            resolution: None,
+            resolver: None,
             resolved: Vec::new(),
             why: None,
             undoes: self.undoes,

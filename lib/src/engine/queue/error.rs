@@ -1,7 +1,10 @@
 //! Why the queue could not go on.
 
+use std::path::PathBuf;
+
 use crate::git::{self, LandError, SwapError};
-use crate::ids::{BranchName, EntryId};
+use crate::engine::merging::left_words;
+use crate::ids::{BranchName, EntryId, RepoPath};
 use crate::process::SpawnError;
 use crate::queue::EntryState;
 use crate::workspace::{self, LockError};
@@ -58,6 +61,14 @@ pub enum QueueError {
         state: EntryState,
         /// What it would have to be.
         why: &'static str,
+    },
+    /// Something is left of a conflict that was to be resolved.
+    #[error("{}", left_words(paths))]
+    Unresolved {
+        /// The files.
+        paths: Vec<RepoPath>,
+        /// The worktree they are in.
+        path: PathBuf,
     },
     /// There is no such branch.
     #[error("there is no branch `{0}`")]

@@ -8,12 +8,15 @@
 //! | How is an entry merged? | `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
+//! | How is a conflict resolved? | `conflict` as a commit, `resolver` by an agent, `by_hand` by a person |
 //! | How does it land? | `landing` |
 //! | What was approved? | `trust` |
 
 mod batch;
 mod blame;
+mod by_hand;
 mod candidate;
+mod conflict;
 mod decide;
 mod enqueue;
 mod error;
@@ -21,6 +24,7 @@ mod landing;
 mod markers;
 mod outcome;
 mod process;
+mod resolver;
 mod results;
 mod run;
 mod settings;
@@ -30,11 +34,12 @@ mod test_runs;
 mod test_slot;
 mod trust;
 
+pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
 pub use decide::{approve, drop_entry, retry, undo};
 pub use enqueue::{Submission, enqueue, find_entry};
 pub use error::QueueError;
 pub use outcome::QueueOutcome;
 pub use run::{QueueRun, queue_lock};
-pub use settings::QueueSettings;
+pub use settings::{QueueSettings, ResolverSettings};
 pub use store::{Queue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};
 pub use trust::queue_to_trust;

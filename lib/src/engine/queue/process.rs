@@ -7,6 +7,7 @@ use super::batch::{Batch, BatchItem, LeftOut, tests_of};
 use super::error::QueueError;
 use super::landing::{self, QueueLanding, tip_of, update};
 use super::outcome::QueueOutcome;
+use super::resolver::abandon_resolvers;
 use super::results::{self, TestResult};
 use super::run::{QueueRun, verdict_of};
 use super::store::{Queue, QueueChange};
@@ -25,6 +26,7 @@ impl QueueRun {
 
     /// Works until nothing in the queue can move.
     pub async fn process(mut self) -> Result<QueueOutcome, QueueError> {
+        tokio::task::block_in_place(|| abandon_resolvers(&self))?;
         let worked = self.work().await;
         self.runs.stop_all();
         while self.runs.next().await?.is_some() {}
@@ -57,7 +59,11 @@ impl QueueRun {
                     continue;
                 }
                 self.work_batch(&mut queue, &plan.batch, tip).await?;
-            } else if !self.hear_beside(&mut queue).await? {
+            } else if self.hear_beside(&mut queue).await? {
+                continue;
+            } else if let Some(id) = self.conflicted(&queue).filter(|_| !is_held) {
+                self.resolve(&mut queue, &id, tip).await?;
+            } else {
                 return Ok(());
             }
         }
@@ -83,12 +89,12 @@ impl QueueRun {
             Some(verdict) => verdict,
             None => return Ok(()),
         };
-        let (candidate, tier) = (item.built.candidate(), item.built.tier);
+        let (candidate, tier) = (item.built.candidate(), item.built.tier.clone());
         match verdict {
             (verdict, Some(result)) if !verdict.is_green() => self.blame(queue, id, &result, false),
             (verdict, _) => update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
                 entry.candidate = Some(candidate.clone());
-                entry.tier = Some(tier.to_owned());
+                entry.tier = Some(tier.clone());
                 entry.verdict = Some(verdict.clone());
                 entry.state = EntryState::Candidate;
                 entry.why = Some("it waits for approval".to_owned());
@@ -143,7 +149,22 @@ impl QueueRun {
             LeftOut::Conflict(conflict) => (conflicted_paths(&conflict), conflict.to_string()),
             LeftOut::Unfit(why) => (Vec::new(), why),
         };
-        self.escalate(queue, id, &why, |entry| entry.conflicts.clone_from(&conflicts))
+        let edit = |entry: &mut QueueEntry| entry.conflicts.clone_from(&conflicts);
+        if conflicts.is_empty() || self.settings.resolver.is_none() {
+            return self.escalate(queue, id, &why, edit);
+        }
+        let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
+            entry.state = EntryState::Conflicted;
+            entry.why = Some(why.clone());
+            edit(entry);
+        });
+        done.map(drop)
+    }
+
+    /// The next entry whose conflict an agent may resolve.
+    fn conflicted(&self, queue: &Queue) -> Option<EntryId> {
+        let entries = queue.entries().into_iter();
+        entries.filter(|entry| entry.state == EntryState::Conflicted).map(|entry| entry.id).next()
     }
 
     /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
@@ -243,7 +264,7 @@ impl QueueRun {
         let marked = update(&self.place.repo, queue, &ids, |entry| {
             entry.state = EntryState::Testing;
             entry.candidate = of(&entry.id).map(|item| item.built.candidate());
-            entry.tier = of(&entry.id).map(|item| item.built.tier.to_owned());
+            entry.tier = of(&entry.id).map(|item| item.built.tier.clone());
             entry.why = None;
         });
         marked.map(drop)
@@ -263,7 +284,7 @@ impl QueueRun {
             QueueLanding::Landed => {
                 for item in items {
                     let mut entry = item.entry.clone();
-                    (entry.tier, entry.verdict) = (Some(item.built.tier.to_owned()), Some(verdict.clone()));
+                    (entry.tier, entry.verdict) = (Some(item.built.tier.clone()), Some(verdict.clone()));
                     self.tell_landed(entry);
                 }
                 Ok(true)

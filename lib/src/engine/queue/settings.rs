@@ -1,5 +1,7 @@
 //! How a queue works: its part of the configuration.
 
+use serde_json::Value;
+
 use crate::config::HistoryShape;
 use crate::queue::EntryTest;
 
@@ -20,4 +22,19 @@ pub struct QueueSettings {
     pub logs: String,
     /// The directory of its reports, likewise.
     pub reports: String,
+    /// The agent that resolves conflicts; a person does without it.
+    pub resolver: Option<ResolverSettings>,
+}
+
+/// The agent that resolves conflicts.
+#[derive(Debug, Clone)]
+pub struct ResolverSettings {
+    /// Who it is; the agent of runs if `None`.
+    pub agent: Option<String>,
+    /// How often it may try.
+    pub attempts: u32,
+    /// The prefix of its branches.
+    pub branch_prefix: String,
+    /// The configuration, without keys and machine paths.
+    pub config: Value,
 }

@@ -312,7 +312,8 @@ fn write_state(
     let tree = writer.tree(None, &edits)?;
     let candidate = entry.candidate.as_ref().map(|candidate| candidate.commit);
     let mut parents: Vec<CommitId> = before.into_iter().collect();
-    for parent in std::iter::once(entry.head).chain(candidate).chain(kept) {
+    let resolution = entry.resolution.as_ref().map(|resolution| resolution.commit);
+    for parent in std::iter::once(entry.head).chain(candidate).chain(resolution).chain(kept) {
         if !parents.contains(&parent) {
             parents.push(parent);
         }

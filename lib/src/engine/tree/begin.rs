@@ -109,6 +109,7 @@ pub(super) fn begin(
         inputs,
         config: run.plan.config.clone(),
         simulated: false,
+        base: None,
     };
     let of = TaskOf {
         repo: run.plan.repo_name.clone(),

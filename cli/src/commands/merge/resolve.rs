@@ -1,0 +1,56 @@
+//! `pleach merge resolve`
+
+use clap::Args;
+use pleach::engine::queue::{ConflictWorktree, begin_resolution, finish_resolution};
+use pleach::workspace::default_worktree_base;
+use serde_json::json;
+
+use super::{MergeGround, entry_json};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::lib_errors::of_queue;
+use crate::render::Out;
+
+/// Resolve a conflict by hand: makes a worktree with the merged files, in which both versions are marked.
+///
+/// Edit the files there, then run the same with `--done`: the result is tested and lands like any other.
+#[derive(Debug, Args)]
+pub struct ResolveArgs {
+    /// The entry, its task or its branch.
+    #[arg(value_name = "ID")]
+    entry: String,
+    /// Take the files as they are in the worktree, and continue.
+    #[arg(long)]
+    done: bool,
+}
+
+pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure> {
+    let (repo, settings) = (&ground.place.repo, &ground.settings);
+    let stored = ground.entry(&args.entry)?;
+    let base = settings.resolved.config.worktrees.base.clone();
+    let base = base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &ground.place.name));
+    let mut out = Out::new();
+    if args.done {
+        let entry = finish_resolution(repo, &base, &stored).map_err(|error| of_queue(&error))?;
+        match ground.globals.json {
+            true => out.json(&entry_json(&entry))?,
+            false => {
+                out.line(format!("resolved: {}", entry.name()))?;
+                out.line("next:    pleach merge process")?;
+            }
+        }
+        return Ok(Exit::Done);
+    }
+    let history = settings.resolved.config.merge.history;
+    let begun = begin_resolution(repo, &base, &stored, history).map_err(|error| of_queue(&error))?;
+    let ConflictWorktree { path, is_old, conflicts } = begun;
+    if ground.globals.json {
+        let conflicts: Vec<_> = conflicts.iter().map(|conflict| json!(conflict)).collect();
+        out.json(&json!({"entry": stored.entry.id, "path": path, "old": is_old, "conflicts": conflicts}))?;
+        return Ok(Exit::Done);
+    }
+    out.line(path.display())?;
+    conflicts.iter().try_for_each(|conflict| out.line(format!("  {} ({})", conflict.path, conflict.kind)))?;
+    out.line(format!("next:    edit the files there, then `pleach merge resolve {} --done`", stored.entry.name()))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,112 @@
+//! A conflict as a commit: the merged files with every conflict visible in them, on top of both sides. Whoever resolves it
+//! starts there, and what they have solved of it is kept there.
+
+use super::candidate::{MergeBuild, build};
+use super::error::QueueError;
+use super::store::queue_ref;
+use crate::config::HistoryShape;
+use crate::engine::merging::{ConflictSides, conflicted_paths, marked_tree};
+use crate::event::ConflictedPath;
+use crate::git::{CommitSpec, Person, Repo, TreeId};
+use crate::ids::{BranchName, CommitId, EntryId};
+use crate::queue::{QueueEntry, Verdict};
+use crate::trailer::CommitMessage;
+
+/// What is to be resolved.
+#[derive(Debug)]
+pub(super) struct OpenConflict {
+    /// The commit of the target it is about.
+    pub onto: CommitId,
+    /// The commit to start from.
+    pub commit: CommitId,
+    /// Both sides; none where only the tests fail.
+    pub sides: Option<ConflictSides>,
+    /// The files in conflict.
+    pub paths: Vec<ConflictedPath>,
+}
+
+/// What is to be resolved of an entry before it can be merged onto a commit. None if there is nothing.
+pub(super) fn open_conflict(
+    repo: &Repo,
+    entry: &QueueEntry,
+    onto: CommitId,
+    history: HistoryShape,
+) -> Result<Option<OpenConflict>, QueueError> {
+    let plain = QueueEntry { resolution: None, ..entry.clone() };
+    match build(repo, &plain, onto, history)? {
+        MergeBuild::Conflict(conflict) => {
+            let paths = conflicted_paths(&conflict);
+            let sides = ConflictSides {
+                ours: onto,
+                theirs: entry.head,
+                paths: paths.iter().map(|conflict| conflict.path.clone()).collect(),
+            };
+            let commit = match known_conflict(repo, entry, onto)? {
+                Some(commit) => commit,
+                None => keep_conflict(repo, entry, onto, marked_tree(repo, &sides, &conflict)?)?,
+            };
+            Ok(Some(OpenConflict { onto, commit, sides: Some(sides), paths }))
+        }
+        MergeBuild::Built(built) if matches!(entry.verdict, Some(Verdict::Fail { .. })) => {
+            Ok(Some(OpenConflict { onto, commit: built.commit, sides: None, paths: Vec::new() }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The conflict as it was left, if that was about the same commits.
+fn known_conflict(repo: &Repo, entry: &QueueEntry, onto: CommitId) -> Result<Option<CommitId>, QueueError> {
+    Ok(conflict_of(repo, entry)?.filter(|(_, on)| *on == onto).map(|(commit, _)| commit))
+}
+
+/// The commit of an entry's conflict, and the commit of the target it is about.
+pub(super) fn conflict_of(repo: &Repo, entry: &QueueEntry) -> Result<Option<(CommitId, CommitId)>, QueueError> {
+    let Some(commit) = repo.refs().find(&conflict_ref(&entry.target, &entry.id))? else { return Ok(None) };
+    Ok(match repo.commit(commit)?.parents[..] {
+        [onto, head] if head == entry.head => Some((commit, onto)),
+        _ => None,
+    })
+}
+
+/// Keeps a conflict, as far as it is solved, for whoever goes on with it.
+pub(super) fn keep_conflict(
+    repo: &Repo,
+    entry: &QueueEntry,
+    onto: CommitId,
+    tree: TreeId,
+) -> Result<CommitId, QueueError> {
+    let name = conflict_ref(&entry.target, &entry.id);
+    let message = CommitMessage {
+        subject: format!("Conflict of {} with {}", entry.name(), entry.target),
+        body: String::new(),
+        trailers: vec![("Pleach-Conflict".to_owned(), entry.id.to_string())],
+    };
+    let mut writer = repo.writer();
+    let commit = writer.commit(&CommitSpec {
+        tree,
+        parents: vec![onto, entry.head],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: message.write().into_bytes(),
+        at: entry.completed_at,
+    })?;
+    writer.flush()?;
+    let old = repo.refs().find(&name)?;
+    if old != Some(commit) {
+        repo.refs().swap(&name, old, commit, "pleach: conflict")?;
+    }
+    Ok(commit)
+}
+
+/// Forgets the conflict of an entry that is resolved or closed.
+pub(super) fn forget_conflict(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<(), QueueError> {
+    let name = conflict_ref(target, id);
+    if let Some(old) = repo.refs().find(&name)? {
+        repo.refs().delete(&name, old, "pleach: resolved")?;
+    }
+    Ok(())
+}
+
+fn conflict_ref(target: &BranchName, id: &EntryId) -> String {
+    queue_ref(target, &format!("conflict/{id}"))
+}

@@ -1,0 +1,297 @@
+//! Has an agent resolve what cannot be merged: a session of its own, on the commit of the conflict. Its files are only
+//! what the next batch tests; they land by the same way as everything else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict};
+use super::error::QueueError;
+use super::landing::update;
+use super::run::QueueRun;
+use super::settings::ResolverSettings;
+use super::store::{Queue, entry_log};
+use crate::engine::landing::commits_since;
+use crate::engine::merging::{left_words, unresolved};
+use crate::engine::{SessionEnded, StartRequest, cancel, run_session, start_session};
+use crate::git::{self, CommitSpec, Person, Repo, TreeId};
+use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
+use crate::plan::{self, Inputs, print};
+use crate::queue::{EntryResolution, EntryState, QueueEntry, ResolutionRequest};
+use crate::text::named;
+
+/// The built-in pipeline of the agent that resolves conflicts.
+const RESOLVE_PIPELINE: &str = include_str!("../../../pipelines/resolve.dot");
+
+/// How many commits of the target are told of.
+const TOLD: usize = 20;
+
+/// What an agent made of a conflict.
+enum Resolution {
+    /// These files have both sides.
+    Resolved(TreeId),
+    /// Some of it is solved.
+    Partial(TreeId, Vec<RepoPath>),
+    /// Nothing that could be used, for this reason.
+    Failed(String),
+    /// It was stopped, which is no answer.
+    Stopped,
+}
+
+impl QueueRun {
+    /// Has an agent resolve the conflict of an entry, or hands it to a person.
+    pub(super) async fn resolve(&mut self, queue: &mut Queue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
+        let Some(stored) = queue.entry(id) else { return Ok(()) };
+        let (entry, log) = (stored.entry.clone(), entry_log(&self.place.repo, stored)?);
+        let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts) else {
+            let why = entry.why.clone().unwrap_or_default();
+            return self.escalate(queue, id, &why, |_| {});
+        };
+        let history = self.settings.history;
+        let repo = self.place.repo.clone();
+        let Some(conflict) = tokio::task::block_in_place(|| open_conflict(&repo, &entry, tip, history))? else {
+            update(&repo, queue, std::slice::from_ref(id), |entry| entry.state = EntryState::Submitted)?;
+            return Ok(());
+        };
+        let request = tokio::task::block_in_place(|| request(&repo, &entry, &conflict, log.clone()))?;
+        let answer = self.ask(queue, &entry, &conflict, &request, &settings).await?;
+        let answer = match answer {
+            (Resolution::Resolved(tree), _) => self.judge(&entry, &conflict, tree, log.as_deref())?,
+            (other, _) => other,
+        };
+        self.take_answer(queue, &entry, &conflict, &settings, answer)
+    }
+
+    /// Runs the session of the agent. What it leaves, and the session.
+    async fn ask(
+        &mut self,
+        queue: &mut Queue,
+        entry: &QueueEntry,
+        conflict: &OpenConflict,
+        request: &ResolutionRequest,
+        settings: &ResolverSettings,
+    ) -> Result<(Resolution, SessionId), QueueError> {
+        let engine = self.place.engine.clone();
+        let values = [("entry", entry.name()), ("request", engine.redactor.text(&request.text()).into_owned())];
+        let values: BTreeMap<String, String> = values.map(|(key, value)| (key.to_owned(), value)).into();
+        let dot = resolve_pipeline(settings);
+        let inputs = Inputs { files: BTreeMap::new(), values: values.clone() };
+        let pipeline = plan::load(&dot, &inputs, &[]).0.expect("the pipeline of conflicts is sound");
+        let start = StartRequest {
+            repo: self.place.repo.clone(),
+            repo_name: self.place.repo_name.clone(),
+            branch_prefix: settings.branch_prefix.clone(),
+            pipeline,
+            dot,
+            dot_path: "resolve.dot".to_owned(),
+            files: BTreeMap::new(),
+            inputs: values,
+            config: settings.config.clone(),
+            simulated: false,
+            base: Some(conflict.commit),
+        };
+        let mut session = start_session(engine, start, &mut |_| {}).await?;
+        let id = session.id().clone();
+        update(&self.place.repo, queue, std::slice::from_ref(&entry.id), |entry| {
+            entry.state = EntryState::Resolving;
+            entry.attempts += 1;
+            entry.resolver = Some(id.clone());
+            entry.conflicts.clone_from(&conflict.paths);
+        })?;
+        let ended = run_session(&mut session).await?;
+        let answer = match ended {
+            SessionEnded::Completed => {
+                let work = session.state().work.get(&self.place.repo_name).copied().unwrap_or(conflict.commit);
+                Resolution::Resolved(self.place.repo.tree_of(work)?)
+            }
+            SessionEnded::Failed { reason } => Resolution::Failed(reason),
+            SessionEnded::Cancelled => Resolution::Failed("its session was cancelled".to_owned()),
+            SessionEnded::Paused(_) if self.place.engine.cancel.is_stopped() => Resolution::Stopped,
+            SessionEnded::Paused(pause) => Resolution::Failed(format!("its session waits: {:?}", pause.reason)),
+        };
+        drop(session);
+        if !matches!(answer, Resolution::Resolved(_)) {
+            abandon(self, &id)?;
+        }
+        Ok((answer, id))
+    }
+
+    /// Whether files resolve a conflict, and nothing else was touched.
+    fn judge(
+        &self,
+        entry: &QueueEntry,
+        conflict: &OpenConflict,
+        tree: TreeId,
+        log: Option<&str>,
+    ) -> Result<Resolution, QueueError> {
+        let repo = &self.place.repo;
+        let begun = repo.tree_of(conflict.commit)?;
+        if tree == begun {
+            return Ok(Resolution::Failed("it changed nothing".to_owned()));
+        }
+        let allowed = allowed_paths(repo, entry, conflict)?;
+        let is_named = |path: &RepoPath| log.is_some_and(|log| log.contains(&path.to_string()));
+        let changes = git::diff::changes(repo, begun, tree)?;
+        let others = changes.into_iter().map(|change| change.path);
+        let others: Vec<RepoPath> = others.filter(|path| !allowed.contains(path) && !is_named(path)).collect();
+        if !others.is_empty() {
+            let what = named(&others);
+            return Ok(Resolution::Failed(format!("it changed {what}, which is not in conflict and no test names")));
+        }
+        let left = conflict.sides.as_ref().map(|sides| unresolved(repo, sides, tree)).transpose()?;
+        Ok(match left.filter(|left| !left.is_empty()) {
+            Some(left) => Resolution::Partial(tree, left),
+            None => Resolution::Resolved(tree),
+        })
+    }
+
+    fn take_answer(
+        &mut self,
+        queue: &mut Queue,
+        entry: &QueueEntry,
+        conflict: &OpenConflict,
+        settings: &ResolverSettings,
+        answer: Resolution,
+    ) -> Result<(), QueueError> {
+        let (repo, id) = (self.place.repo.clone(), std::slice::from_ref(&entry.id));
+        let (why, left) = match answer {
+            Resolution::Resolved(tree) => {
+                let resolution = resolution(&repo, entry, conflict, tree, "agent")?;
+                update(&repo, queue, id, |entry| {
+                    entry.state = EntryState::Submitted;
+                    entry.resolution = Some(resolution.clone());
+                    entry.resolved = conflict.paths.iter().map(|conflict| format!("{}=agent", conflict.path)).collect();
+                    entry.why = Some("an agent has resolved its conflict".to_owned());
+                })?;
+                return forget_conflict(&repo, &entry.target, &entry.id);
+            }
+            Resolution::Stopped => {
+                update(&repo, queue, id, |entry| {
+                    entry.state = EntryState::Conflicted;
+                    entry.attempts = entry.attempts.saturating_sub(1);
+                })?;
+                return Ok(());
+            }
+            Resolution::Partial(tree, left) => {
+                keep_conflict(&repo, entry, conflict.onto, tree)?;
+                (left_words(&left), Some(left))
+            }
+            Resolution::Failed(why) => (why, None),
+        };
+        let edit = |entry: &mut QueueEntry| {
+            if let Some(left) = &left {
+                entry.conflicts.retain(|conflict| left.contains(&conflict.path));
+            }
+        };
+        // The attempt that has just been made is counted in the entry.
+        if entry.attempts + 1 < settings.attempts {
+            update(&repo, queue, id, |entry| {
+                entry.state = EntryState::Conflicted;
+                entry.why = Some(why.clone());
+                edit(entry);
+            })?;
+            return Ok(());
+        }
+        self.escalate(queue, &entry.id, &format!("no agent could resolve it: {why}"), edit)
+    }
+}
+
+/// Ends the sessions of agents that a killed process has left, so that their entries are resolved anew.
+pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
+    let (repo, target) = (&run.place.repo, &run.place.target);
+    let mut queue = Queue::read(repo, target)?;
+    let is_left = |entry: &QueueEntry| entry.state == EntryState::Resolving;
+    for entry in queue.entries().into_iter().filter(is_left) {
+        if let Some(session) = &entry.resolver {
+            abandon(run, session)?;
+        }
+        update(repo, &mut queue, &[entry.id], |entry| {
+            entry.state = EntryState::Conflicted;
+            entry.attempts = entry.attempts.saturating_sub(1);
+        })?;
+    }
+    Ok(())
+}
+
+/// Ends a session that is not to be resumed. One that has ended, or that nobody recorded, needs nothing.
+fn abandon(run: &QueueRun, session: &SessionId) -> Result<(), QueueError> {
+    use crate::engine::Error;
+    match cancel::abandon_session(&run.place.repo, &run.place.engine.redactor, session, None) {
+        Ok(_) | Err(Error::Over { .. } | Error::Record(crate::record::Error::Missing { .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a resolution may change: the files in conflict with their notes; where only the tests fail, what either side has
+/// changed.
+fn allowed_paths(repo: &Repo, entry: &QueueEntry, conflict: &OpenConflict) -> Result<BTreeSet<RepoPath>, QueueError> {
+    let mut allowed = BTreeSet::new();
+    let Some(sides) = &conflict.sides else {
+        let Some(base) = repo.history().merge_base(conflict.onto, entry.head)? else { return Ok(allowed) };
+        for side in [conflict.onto, entry.head] {
+            let changes = git::diff::changes(repo, repo.tree_of(base)?, repo.tree_of(side)?)?;
+            allowed.extend(changes.into_iter().map(|change| change.path));
+        }
+        return Ok(allowed);
+    };
+    for path in &sides.paths {
+        for ending in ["", ".conflict", ".pleach-conflict"] {
+            allowed.insert(RepoPath::new([path.as_bytes(), ending.as_bytes()].concat()));
+        }
+    }
+    Ok(allowed)
+}
+
+/// The commit that keeps the files of a resolution.
+pub(super) fn resolution(
+    repo: &Repo,
+    entry: &QueueEntry,
+    conflict: &OpenConflict,
+    tree: TreeId,
+    tier: &str,
+) -> Result<EntryResolution, QueueError> {
+    let mut writer = repo.writer();
+    let commit = writer.commit(&CommitSpec {
+        tree,
+        parents: vec![conflict.onto, entry.head],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: format!("Resolution of {} ({tier})\n", entry.name()).into_bytes(),
+        at: entry.completed_at,
+    })?;
+    writer.flush()?;
+    Ok(EntryResolution { onto: conflict.onto, commit, tier: tier.to_owned() })
+}
+
+/// The pipeline with the agent of the settings.
+fn resolve_pipeline(settings: &ResolverSettings) -> String {
+    let Some(agent) = &settings.agent else { return RESOLVE_PIPELINE.to_owned() };
+    let end = RESOLVE_PIPELINE.rfind('}').unwrap_or(RESOLVE_PIPELINE.len());
+    let agent = format!("    resolve [agent={}]\n", print::quote(agent));
+    format!("{}{agent}{}", &RESOLVE_PIPELINE[..end], &RESOLVE_PIPELINE[end..])
+}
+
+fn request(
+    repo: &Repo,
+    entry: &QueueEntry,
+    conflict: &OpenConflict,
+    log: Option<String>,
+) -> Result<ResolutionRequest, QueueError> {
+    let mut request = ResolutionRequest {
+        name: entry.name(),
+        target: entry.target.to_string(),
+        goal: entry.title.clone(),
+        conflicts: conflict.paths.clone(),
+        log,
+        objection: entry.why.clone().filter(|_| entry.attempts > 0),
+        ..ResolutionRequest::default()
+    };
+    let Some(base) = repo.history().merge_base(conflict.onto, entry.head)? else { return Ok(request) };
+    let paths: Vec<RepoPath> = conflict.paths.iter().map(|conflict| conflict.path.clone()).collect();
+    let [from, ours, theirs] = [repo.tree_of(base)?, repo.tree_of(conflict.onto)?, repo.tree_of(entry.head)?];
+    request.diff = git::diff::patch(repo, from, theirs, &[])?;
+    request.target_diff = git::diff::patch(repo, from, ours, &paths)?;
+    for commit in commits_since(repo, conflict.onto, base)?.into_iter().rev().take(TOLD) {
+        let message = repo.history().message_of(commit)?;
+        request.meanwhile.extend(String::from_utf8_lossy(&message.message).lines().next().map(str::to_owned));
+    }
+    Ok(request)
+}
