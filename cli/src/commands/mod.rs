@@ -10,6 +10,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod forecast;
 mod garden;
 mod gardener;
 mod graph;
@@ -81,6 +82,7 @@ enum Command {
     Rm(rm::RmArgs),
     Worktree(worktree::WorktreeArgs),
     Merge(merge::MergeArgs),
+    Forecast(forecast::ForecastArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
     Trust(trust::TrustArgs),
@@ -118,6 +120,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Rm(args) => rm::run(globals, args),
         Command::Worktree(args) => worktree::run(globals, args),
         Command::Merge(args) => merge::run(globals, args),
+        Command::Forecast(args) => forecast::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),

@@ -20,6 +20,7 @@
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
 //! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing |
 //! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
+//! | How are branches merged? | `queue/` the merge queue, `forecast` what will conflict |
 //! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
 
 mod bounds;
@@ -34,6 +35,7 @@ mod error;
 mod executor;
 mod export;
 mod fan_out;
+mod forecast;
 mod fork;
 mod handler;
 mod human;
@@ -78,6 +80,7 @@ pub use executor::{
     Work, WorkWatch,
 };
 pub use export::ExportError;
+pub use forecast::{Forecast, ForecastPair, forecast};
 pub use handler::{Handler, HandlerContext};
 pub use human::{
     AutoApprove, Choice, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Nobody, PreparedAnswers, Question,
