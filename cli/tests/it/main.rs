@@ -23,6 +23,7 @@ mod graph;
 mod human;
 mod inspect;
 mod matrix;
+mod merge_queue;
 mod named_agents;
 mod orchestra;
 mod parallel;

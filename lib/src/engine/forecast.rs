@@ -175,7 +175,8 @@ impl Cache {
 fn is_touched(path: &RepoPath, among: &BTreeSet<RepoPath>) -> bool {
     let bytes = path.as_bytes();
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([bytes.len()]);
-    let is_below = |other: &RepoPath| other.as_bytes().starts_with(bytes) && other.as_bytes().get(bytes.len()) == Some(&b'/');
+    let is_below =
+        |other: &RepoPath| other.as_bytes().starts_with(bytes) && other.as_bytes().get(bytes.len()) == Some(&b'/');
     ends.into_iter().any(|end| among.contains(&RepoPath::new(&bytes[..end])))
         || among.range(path.clone()..).take_while(|other| other.as_bytes().starts_with(bytes)).any(is_below)
 }

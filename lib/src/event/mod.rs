@@ -24,7 +24,10 @@ use serde_json::{Map, Value};
 
 pub use budget::{BudgetExceeded, PriceUnknown};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
-pub use notification::{AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, Notification, PhaseMerged, RunStarted, TaskLanded, TaskStarted};
+pub use notification::{
+    AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, Notification, PhaseMerged, RunStarted, TaskLanded,
+    TaskStarted,
+};
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
 pub use parallel::{
     ConflictedPath, ContextJoined, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted,

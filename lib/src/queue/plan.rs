@@ -68,8 +68,10 @@ pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize
     for (before, id) in order.iter().enumerate().skip(most) {
         plan.waits.insert(id.clone(), EntryWait::Turn(before));
     }
-    let newest = items.iter().filter(|item| batch.contains(&item.id)).map(|item| item.completed_at).max();
-    let is_older = |item: &&QueueItem<EntryId>| newest.is_some_and(|newest| item.completed_at < newest);
+    // What was completed in the same second came in the order of the ids.
+    let came = |item: &QueueItem<EntryId>| (item.completed_at, item.id.clone());
+    let newest = items.iter().filter(|item| batch.contains(&item.id)).map(came).max();
+    let is_older = |item: &&QueueItem<EntryId>| newest.as_ref().is_some_and(|newest| came(item) < *newest);
     let left = items.iter().filter(|item| placed.contains(&item.id) && !batch.contains(&item.id));
     plan.passed_over = left.filter(is_older).map(|item| item.id.clone()).collect();
     plan.batch = order.into_iter().take(most).collect();

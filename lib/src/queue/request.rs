@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_conflict_is_called_one() {
-        let path = ConflictedPath { path: "src/a.rs".into(), kind: "contents".into(), base: None, ours: None, theirs: None };
+        let path =
+            ConflictedPath { path: "src/a.rs".into(), kind: "contents".into(), base: None, ours: None, theirs: None };
         let request = ResolutionRequest { conflicts: vec![path], ..ResolutionRequest::default() };
         let text = request.text();
         assert!(text.contains("conflict") && text.contains("- src/a.rs (contents)"), "{text}");

@@ -34,7 +34,8 @@ pub(crate) use names::{
     task_branches,
 };
 pub use names::{
-    branch_ref, default_worktree_base, new_entry_id, new_session_id, phase_branch, phase_branches, repo_name, target_of, task_branch,
+    branch_ref, default_worktree_base, new_entry_id, new_session_id, phase_branch, phase_branches, repo_name,
+    target_of, task_branch,
 };
 pub(crate) use own_files::non_directory_at;
 pub use own_files::{remove_file, write_file};

@@ -53,7 +53,8 @@ fn named_branch(
 ) -> Result<(BranchName, Option<pleach::ids::SessionId>), Failure> {
     let repo = &ground.place.repo;
     let branch = given.parse::<BranchName>().ok();
-    let is_there = |branch: &BranchName| repo.refs().find(&pleach::workspace::branch_ref(branch)).ok().flatten().is_some();
+    let is_there =
+        |branch: &BranchName| repo.refs().find(&pleach::workspace::branch_ref(branch)).ok().flatten().is_some();
     if let Some(branch) = branch.filter(is_there) {
         return Ok((branch, None));
     }

@@ -20,9 +20,9 @@ use crate::render::stream::Stream;
 use crate::render::style::{BAD, GOOD, head, paint};
 use crate::render::{Out, duration};
 use crate::runtime::block_on;
+use crate::say;
 use crate::session::{EngineHandle, build};
 use crate::trust::TerminalTruster;
-use crate::say;
 
 /// Merge and test what is in the queue, and land what passes.
 ///

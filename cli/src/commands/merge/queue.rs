@@ -111,7 +111,9 @@ fn document(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Value,
     if all {
         let stored = Queue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
         let is_closed = |state: EntryState| state.is_closed();
-        entries.extend(stored.iter().filter(|stored| is_closed(stored.entry.state)).map(|stored| entry_json(&stored.entry)));
+        entries.extend(
+            stored.iter().filter(|stored| is_closed(stored.entry.state)).map(|stored| entry_json(&stored.entry)),
+        );
     }
     let worked = Lock::is_held(ground.place.repo.common_dir(), &queue_lock(&queue.target));
     Ok(json!({"target": queue.target, "worked": worked, "entries": entries}))

@@ -28,7 +28,8 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     let (repo, settings) = (&ground.place.repo, &ground.settings);
     let stored = ground.entry(&args.entry)?;
     let base = settings.resolved.config.worktrees.base.clone();
-    let base = base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &ground.place.name));
+    let base =
+        base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &ground.place.name));
     let mut out = Out::new();
     if args.done {
         let entry = finish_resolution(repo, &base, &stored).map_err(|error| of_queue(&error))?;

@@ -47,7 +47,10 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
             of.into_iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
         };
         out.line(format!("into `{}`", queue.target))?;
-        out.line(format!("  entries: {}", counts(states.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect())))?;
+        out.line(format!(
+            "  entries: {}",
+            counts(states.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect())
+        ))?;
         if !tiers.is_empty() {
             out.line(format!("  landed by: {}", counts(tiers.into_iter().collect())))?;
         }

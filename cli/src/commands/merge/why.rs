@@ -70,9 +70,12 @@ fn about(entry: &QueueEntry) -> Vec<(&'static str, String)> {
     ];
     about.extend(entry.why.as_ref().map(|why| ("why", plain(why))));
     about.extend(entry.tier.clone().map(|tier| ("tier", tier)));
-    about.extend(entry.candidate.as_ref().map(|candidate| {
-        ("merge", format!("{} on {}", candidate.commit.short(), candidate.base.short()))
-    }));
+    about.extend(
+        entry
+            .candidate
+            .as_ref()
+            .map(|candidate| ("merge", format!("{} on {}", candidate.commit.short(), candidate.base.short()))),
+    );
     about.extend(entry.verdict.as_ref().map(|verdict| ("tests", verdict_words(verdict))));
     about.extend(entry.landing.as_ref().map(|landing| ("landed", landing.to.short())));
     about

@@ -35,12 +35,7 @@ impl QueueRun {
     }
 
     /// Takes the result of a test that ran beside the batches.
-    pub(super) fn hear(
-        &mut self,
-        queue: &mut Queue,
-        job: TestJob,
-        said: Option<TestResult>,
-    ) -> Result<(), QueueError> {
+    pub(super) fn hear(&mut self, queue: &mut Queue, job: TestJob, said: Option<TestResult>) -> Result<(), QueueError> {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
             TestId::Prefix(_) => Ok(()),
@@ -109,11 +104,12 @@ impl QueueRun {
             };
             entry.verdict = Some(Verdict::Fail { exit: result.exit.clone(), semantic });
             entry.why = Some(match semantic {
-                true => format!("the tests fail on the merge ({}), and pass on the branch and on the target", result.exit),
+                true => {
+                    format!("the tests fail on the merge ({}), and pass on the branch and on the target", result.exit)
+                }
                 false => format!("the tests fail ({})", result.exit),
             });
-            let change =
-                QueueChange { entries: vec![(entry, Some(result.log.clone()))], ..QueueChange::default() };
+            let change = QueueChange { entries: vec![(entry, Some(result.log.clone()))], ..QueueChange::default() };
             if queue.apply(&self.place.repo, change, "pleach: tests fail")? {
                 return Ok(());
             }

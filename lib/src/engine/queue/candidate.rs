@@ -99,9 +99,11 @@ impl Merging<'_> {
     fn plain(&self) -> Result<MergeBuild, git::Error> {
         let MergeSidesOf { base, onto, head } = self.sides;
         if base == onto && self.is_linear {
-            let tree = self.repo.tree_of(head)?;
-            let tier = "fast-forward".to_owned();
-            return Ok(MergeBuild::Built(BuiltMerge { commit: head, tree, onto, tier }));
+            let (tree, tier) = (self.repo.tree_of(head)?, "fast-forward".to_owned());
+            return Ok(match self.marked(tree)? {
+                Some(why) => MergeBuild::Unfit(why),
+                None => MergeBuild::Built(BuiltMerge { commit: head, tree, onto, tier }),
+            });
         }
         let mut writer = self.repo.writer();
         let merged = match self.rebuilds() {
@@ -266,7 +268,12 @@ impl Merging<'_> {
             }
             Err(MergeCheckError::Git(error)) => return Err(error),
         }
-        let marked = introduced_markers(self.repo, ours, merged)?;
+        self.marked(merged)
+    }
+
+    /// Why a result must not be tested because of the markers of a conflict in it.
+    fn marked(&self, merged: TreeId) -> Result<Option<String>, git::Error> {
+        let marked = introduced_markers(self.repo, self.repo.tree_of(self.sides.onto)?, merged)?;
         Ok((!marked.is_empty()).then(|| format!("conflict markers are in {}", named(&marked))))
     }
 }

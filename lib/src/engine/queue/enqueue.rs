@@ -46,7 +46,12 @@ pub struct Submission {
 
 impl Submission {
     /// A branch of anybody's.
-    pub fn branch(repo: &Repo, repo_name: RepoName, branch: BranchName, target: BranchName) -> Result<Self, QueueError> {
+    pub fn branch(
+        repo: &Repo,
+        repo_name: RepoName,
+        branch: BranchName,
+        target: BranchName,
+    ) -> Result<Self, QueueError> {
         if branch == target {
             return Err(QueueError::Itself(branch));
         }

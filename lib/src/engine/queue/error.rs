@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::git::{self, LandError, SwapError};
 use crate::engine::merging::left_words;
+use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, EntryId, RepoPath};
 use crate::process::SpawnError;
 use crate::queue::EntryState;

@@ -12,10 +12,10 @@ use crate::workspace::branch_ref;
 const TRIES: usize = 100;
 
 /// What became of a landing.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum QueueLanding {
-    /// The target has it.
-    Landed,
+    /// The target has these.
+    Landed(Vec<QueueEntry>),
     /// The target or an entry was changed by another process: everything has to be looked at again.
     Moved,
     /// A checkout holds the target up, for this reason.
@@ -35,7 +35,7 @@ pub(super) fn land(
     from: CommitId,
     verdict: &Verdict,
 ) -> Result<QueueLanding, QueueError> {
-    let Some(last) = items.last() else { return Ok(QueueLanding::Landed) };
+    let Some(last) = items.last() else { return Ok(QueueLanding::Landed(Vec::new())) };
     let (target, to) = (queue.target.clone(), last.built.commit);
     let of = |entry: &QueueEntry| items.iter().find(|item| item.entry.id == entry.id);
     let begin = |entry: &mut QueueEntry| {
@@ -52,13 +52,23 @@ pub(super) fn land(
         entry.conflicts.clear();
     };
     let ids: Vec<EntryId> = items.iter().map(|item| item.entry.id.clone()).collect();
+    let landed = |queue: &Queue| {
+        let of = |id: &EntryId| queue.entry(id).map(|stored| stored.entry.clone());
+        let entries = ids.iter().filter_map(of).map(|mut entry| {
+            begin(&mut entry);
+            end(&mut entry);
+            entry
+        });
+        entries.collect::<Vec<_>>()
+    };
     if !git::land::is_checked_out(repo, &target)? {
         let both = |entry: &mut QueueEntry| {
             begin(entry);
             end(entry);
         };
+        let done = landed(queue);
         let moved = update_with(repo, queue, &ids, Some((from, to)), both)?;
-        return Ok(if moved { QueueLanding::Landed } else { QueueLanding::Moved });
+        return Ok(if moved { QueueLanding::Landed(done) } else { QueueLanding::Moved });
     }
     if !update(repo, queue, &ids, begin)? {
         return Ok(QueueLanding::Moved);
@@ -69,8 +79,9 @@ pub(super) fn land(
     };
     match git::land::fast_forward(repo, &target, from, to) {
         Ok(()) => {
+            let done = landed(queue);
             update(repo, queue, &ids, end)?;
-            Ok(QueueLanding::Landed)
+            Ok(QueueLanding::Landed(done))
         }
         Err(LandError::Moved { .. }) => {
             update(repo, queue, &ids, back)?;
@@ -104,11 +115,13 @@ pub(super) fn settle(repo: &Repo, queue: &mut Queue, tip: CommitId) -> Result<Ve
         entry.state = EntryState::Submitted;
         entry.landing = None;
     })?;
-    let closed: Vec<QueueEntry> = queue.entries().into_iter().filter(|entry| landed.contains(&entry.id)).collect();
-    update(repo, queue, &landed, |entry| {
+    let close = |entry: &mut QueueEntry| {
         entry.why = entry.landing.is_none().then(|| format!("`{}` has it already", entry.target));
         entry.state = EntryState::Landed;
-    })?;
+    };
+    let mut closed: Vec<QueueEntry> = queue.entries().into_iter().filter(|entry| landed.contains(&entry.id)).collect();
+    closed.iter_mut().for_each(close);
+    update(repo, queue, &landed, close)?;
     Ok(closed)
 }
 

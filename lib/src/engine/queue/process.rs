@@ -131,11 +131,9 @@ impl QueueRun {
     /// Merges entries one onto the other, and says in the others why they are not among them. None if there is nothing
     /// to test.
     fn gather(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<Option<Batch>, QueueError> {
-        let entries: Vec<QueueEntry> =
-            ids.iter().filter_map(|id| Some(queue.entry(id)?.entry.clone())).collect();
+        let entries: Vec<QueueEntry> = ids.iter().filter_map(|id| Some(queue.entry(id)?.entry.clone())).collect();
         let history = self.settings.history;
-        let mut batch =
-            tokio::task::block_in_place(|| Batch::gather(&self.place.repo, entries, tip, history))?;
+        let mut batch = tokio::task::block_in_place(|| Batch::gather(&self.place.repo, entries, tip, history))?;
         for (id, left_out) in std::mem::take(&mut batch.left_out) {
             self.leave_out(queue, &id, left_out)?;
         }
@@ -281,12 +279,8 @@ impl QueueRun {
         let repo = &self.place.repo;
         let landed = tokio::task::block_in_place(|| landing::land(repo, queue, items, from, verdict))?;
         match landed {
-            QueueLanding::Landed => {
-                for item in items {
-                    let mut entry = item.entry.clone();
-                    (entry.tier, entry.verdict) = (Some(item.built.tier.clone()), Some(verdict.clone()));
-                    self.tell_landed(entry);
-                }
+            QueueLanding::Landed(entries) => {
+                entries.into_iter().for_each(|entry| self.tell_landed(entry));
                 Ok(true)
             }
             QueueLanding::Moved => Ok(false),

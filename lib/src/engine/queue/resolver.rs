@@ -16,6 +16,7 @@ use crate::git::{self, CommitSpec, Person, Repo, TreeId};
 use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
 use crate::plan::{self, Inputs, print};
 use crate::queue::{EntryResolution, EntryState, QueueEntry, ResolutionRequest};
+use crate::state::Phase;
 use crate::text::named;
 
 /// The built-in pipeline of the agent that resolves conflicts.
@@ -41,7 +42,8 @@ impl QueueRun {
     pub(super) async fn resolve(&mut self, queue: &mut Queue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
         let Some(stored) = queue.entry(id) else { return Ok(()) };
         let (entry, log) = (stored.entry.clone(), entry_log(&self.place.repo, stored)?);
-        let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts) else {
+        let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts)
+        else {
             let why = entry.why.clone().unwrap_or_default();
             return self.escalate(queue, id, &why, |_| {});
         };
@@ -107,8 +109,9 @@ impl QueueRun {
             SessionEnded::Paused(_) if self.place.engine.cancel.is_stopped() => Resolution::Stopped,
             SessionEnded::Paused(pause) => Resolution::Failed(format!("its session waits: {:?}", pause.reason)),
         };
+        let is_open = matches!(session.state().phase, Phase::Running | Phase::Paused { .. });
         drop(session);
-        if !matches!(answer, Resolution::Resolved(_)) {
+        if is_open {
             abandon(self, &id)?;
         }
         Ok((answer, id))
@@ -215,7 +218,8 @@ pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
 fn abandon(run: &QueueRun, session: &SessionId) -> Result<(), QueueError> {
     use crate::engine::Error;
     match cancel::abandon_session(&run.place.repo, &run.place.engine.redactor, session, None) {
-        Ok(_) | Err(Error::Over { .. } | Error::Record(crate::record::Error::Missing { .. })) => Ok(()),
+        Ok(()) | Err(Error::Over { .. } | Error::State(_)) => Ok(()),
+        Err(Error::Record(crate::record::Error::Missing { .. })) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

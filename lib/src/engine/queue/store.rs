@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::QueueError;
 use crate::clock;
-use crate::git::{self, BlobId, Commit, CommitSpec, EntryKind, Person, RefUpdate, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::git::{
+    self, BlobId, Commit, CommitSpec, EntryKind, Person, RefUpdate, Repo, SwapError, TreeEdit, TreeId, Writer,
+};
 use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
 use crate::queue::{EntryState, QueueEntry};
 use crate::trailer::CommitMessage;
@@ -307,8 +309,7 @@ fn write_state(
 ) -> Result<CommitId, QueueError> {
     let file = writer.blob(&json(entry))?;
     let put = |name: &str, blob| TreeEdit::Put(RepoPath::from(name), EntryKind::File, blob);
-    let edits: Vec<TreeEdit> =
-        [put(ENTRY_FILE, file)].into_iter().chain(log.map(|log| put(LOG_FILE, log))).collect();
+    let edits: Vec<TreeEdit> = [put(ENTRY_FILE, file)].into_iter().chain(log.map(|log| put(LOG_FILE, log))).collect();
     let tree = writer.tree(None, &edits)?;
     let candidate = entry.candidate.as_ref().map(|candidate| candidate.commit);
     let mut parents: Vec<CommitId> = before.into_iter().collect();

@@ -1,0 +1,100 @@
+//! Conflicts that an agent resolves.
+
+use serde_json::json;
+
+use super::{Queue, names};
+
+/// A queue with an agent of its own that runs this script.
+fn with_agent(script: &str, test: &str) -> Queue {
+    let settings = format!("agent: 'command:sh agent.sh'\nmerge: {{test_command: {test:?}, slots: 1}}\n");
+    let queue = Queue::with(&settings);
+    queue.env.write("repo/agent.sh", script);
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Agent"]);
+    queue
+}
+
+/// Two branches that change the same line.
+fn conflicting(queue: &Queue) {
+    queue.line("upper", 5, "FIVE");
+    queue.line("lower", 5, "five");
+}
+
+const BOTH: &str = "asked=$(cat)
+case $asked in *conflict*lines.txt*) ;; *) echo 'no conflict was mentioned' >&2; exit 1 ;; esac
+case $asked in *'Work of lower'*) ;; *) echo 'no goal was mentioned' >&2; exit 1 ;; esac
+{ seq 4; echo 'FIVE and five'; seq 6 20; } > lines.txt
+echo resolved
+";
+
+#[test]
+fn an_agent_resolves_a_conflict() {
+    let queue = with_agent(BOTH, "! grep -q '<<<' lines.txt");
+    conflicting(&queue);
+    let done = queue.process(0);
+    assert_eq!(names(&done["landed"]), ["upper", "lower"]);
+    assert!(queue.landed("lines.txt").unwrap().contains("FIVE and five"));
+    let why = queue.why("lower");
+    assert_eq!(
+        (&why["tier"], &why["attempts"], &why["resolved"]),
+        (&json!("agent"), &json!(1), &json!(["lines.txt=agent"]))
+    );
+    let trailers = queue.env.git(&["log", "-1", "--format=%(trailers:only)", "main"]);
+    assert!(
+        trailers.contains("Pleach-Tier: agent") && trailers.contains("Pleach-Resolved: lines.txt=agent"),
+        "{trailers}"
+    );
+    assert_eq!(
+        queue.env.git(&["rev-list", "--parents", "-1", "main"]).split_whitespace().count(),
+        3,
+        "a merge of both"
+    );
+}
+
+#[test]
+fn markers_that_are_left_are_a_partial_resolution() {
+    let queue = with_agent("cat > /dev/null; sed -i 's/^20$/twenty/' lines.txt", "true");
+    conflicting(&queue);
+    queue.process(5);
+    let why = queue.why("lower");
+    assert_eq!((&why["state"], &why["attempts"]), (&json!("escalated"), &json!(2)));
+    assert_eq!(why["conflicts"][0]["path"], "lines.txt");
+    let kept = format!("refs/pleach/queue/main/conflict/{}", why["id"].as_str().unwrap());
+    assert!(queue.env.git(&["show", &format!("{kept}:lines.txt")]).contains("twenty"), "what was solved stays");
+}
+
+#[test]
+fn an_agent_may_only_change_what_is_in_conflict() {
+    let queue = with_agent(&format!("{BOTH}\necho more > other.txt\n"), "true");
+    conflicting(&queue);
+    queue.process(5);
+    assert!(queue.why("lower")["why"].as_str().unwrap().contains("other.txt"), "{}", queue.why("lower"));
+    assert_eq!(queue.landed("other.txt"), None);
+}
+
+#[test]
+fn a_wrong_resolution_never_lands() {
+    let queue = with_agent("cat > /dev/null; echo wrong > lines.txt", "! grep -q wrong lines.txt");
+    conflicting(&queue);
+    queue.process(5);
+    assert_eq!((queue.state("lower"), queue.why("lower")["attempts"].clone()), ("escalated".into(), json!(2)));
+    assert!(!queue.landed("lines.txt").unwrap().contains("wrong"));
+}
+
+#[test]
+fn an_agent_that_fails_is_asked_twice_then_a_person() {
+    let queue = with_agent("cat > /dev/null; exit 1", "true");
+    conflicting(&queue);
+    queue.process(5);
+    assert_eq!(queue.why("lower")["attempts"], 2);
+    assert_eq!(queue.state("lower"), "escalated");
+}
+
+#[test]
+fn without_retries_no_agent_is_asked() {
+    let queue =
+        Queue::with("agent: 'command:false'\nmerge: {test_command: 'true', max_conflict_retries: 0, slots: 1}\n");
+    conflicting(&queue);
+    queue.process(5);
+    assert_eq!(queue.why("lower")["attempts"], 0);
+}

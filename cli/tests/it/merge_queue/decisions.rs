@@ -1,0 +1,107 @@
+//! What people decide.
+
+use serde_json::json;
+
+use super::{Queue, names};
+
+#[test]
+fn merge_approve() {
+    let queue = Queue::with("merge: {test_command: 'true', auto_merge_clean: false, slots: 1}\n");
+    queue.queued("one");
+    queue.queued("two");
+    let before = queue.tip();
+    let done = queue.process(4);
+    assert_eq!((names(&done["open"]), queue.tip()), (vec!["one", "two"], before));
+    let why = queue.why("one");
+    assert_eq!((&why["state"], &why["verdict"]["is"]), (&json!("candidate"), &json!("pass")));
+    queue.env.pleach(&["merge", "approve", "two"]).expect(0);
+    let (ran, done) = queue.processed(4);
+    assert_eq!((names(&done["landed"]), names(&done["open"])), (vec!["two"], vec!["one"]));
+    let told =
+        ran.json_lines().into_iter().find(|event| event["type"] == "dev.orchestra.MergeComplete").expect("it is told");
+    assert_eq!(told["data"]["auto"], false);
+}
+
+#[test]
+fn merge_retry() {
+    let queue = Queue::tested("test ! -e bad.txt");
+    queue.queued("bad");
+    queue.process(1);
+    queue.process(1);
+    queue.env.git(&["checkout", "-q", "bad"]);
+    queue.env.git(&["rm", "-q", "bad.txt"]);
+    queue.env.write("repo/good.txt", "good");
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Repair"]);
+    queue.env.git(&["checkout", "-q", "main"]);
+    queue.env.pleach(&["merge", "retry", "bad"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["bad"]);
+    assert_eq!(queue.landed("good.txt").as_deref(), Some("good"));
+}
+
+#[test]
+fn merge_drop_keeps_the_branch() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    let head = queue.env.git(&["rev-parse", "one"]);
+    queue.env.pleach(&["merge", "drop", "one"]).expect(0);
+    assert_eq!((queue.state("one"), queue.names()), ("cancelled".into(), Vec::<String>::new()));
+    assert!(queue.process(0)["landed"].as_array().unwrap().is_empty());
+    assert_eq!(queue.env.git(&["rev-parse", "one"]), head);
+    queue.enqueue("one");
+    assert_eq!(names(&queue.process(0)["landed"]), ["one"], "it can be queued again");
+    let late = queue.env.pleach(&["merge", "drop", "one", "--json"]).expect(2);
+    assert_eq!(late.json()["error"]["code"], "entry-state");
+}
+
+#[test]
+fn merge_undo_is_a_revert_through_the_queue() {
+    let queue = Queue::tested("test ! -e two.txt || test -e one.txt");
+    queue.queued("one");
+    queue.process(0);
+    queue.queued("three");
+    queue.process(0);
+    queue.env.pleach(&["merge", "undo", "one"]).expect(0);
+    queue.process(0);
+    assert_eq!((queue.landed("one.txt"), queue.landed("three.txt").as_deref()), (None, Some("three")));
+    let subject = queue.env.git(&["log", "-1", "--format=%s", "main"]);
+    assert_eq!(subject.trim(), "Revert \"Work of one\"");
+    // What others need by now cannot be undone without them.
+    queue.queued("four");
+    queue.process(0);
+    queue.env.write("repo/pleach.yaml", "merge: {test_command: 'test -e four.txt', slots: 1}\n");
+    queue.env.git(&["commit", "-qam", "Settings"]);
+    queue.env.pleach(&["merge", "undo", "four"]).expect(0);
+    queue.process(1);
+    assert!(queue.landed("four.txt").is_some());
+    queue.env.pleach(&["merge", "undo", "none"]).expect(2);
+}
+
+#[test]
+fn merge_resolve() {
+    let queue = Queue::tested("grep -q 'FIVE and five' lines.txt || ! grep -q five lines.txt");
+    queue.line("upper", 5, "FIVE");
+    queue.line("lower", 5, "five");
+    queue.process(5);
+    let begun = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
+    let file = std::path::Path::new(begun["path"].as_str().expect("a path")).join("lines.txt");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("<<<<<<<") && text.contains("FIVE") && text.contains("five"), "{text}");
+    let early = queue.env.pleach(&["merge", "resolve", "lower", "--done", "--json"]).expect(4);
+    assert_eq!(early.json()["error"]["code"], "conflicts-left");
+    let lines: String =
+        (1..=20).map(|line| if line == 5 { "FIVE and five\n".to_owned() } else { format!("{line}\n") }).collect();
+    std::fs::write(&file, lines).unwrap();
+    assert_eq!(
+        queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json()["old"],
+        true,
+        "nothing is lost"
+    );
+    queue.env.pleach(&["merge", "resolve", "lower", "--done"]).expect(0);
+    assert!(!file.exists());
+    let done = queue.process(0);
+    assert_eq!((names(&done["landed"]), &done["landed"][0]["tier"]), (vec!["lower"], &json!("person")));
+    assert!(queue.landed("lines.txt").unwrap().contains("FIVE and five"));
+    let trailers = queue.env.git(&["log", "-1", "--format=%(trailers:only)", "main"]);
+    assert!(trailers.contains("Pleach-Tier: person"), "{trailers}");
+}

@@ -1,0 +1,206 @@
+//! What lands, and how.
+
+use serde_json::json;
+
+use super::{Queue, names};
+
+#[test]
+fn clean_merges_land_in_one_line_of_merges() {
+    let queue = Queue::tested("test -e one.txt || test -e two.txt");
+    let begun = queue.tip();
+    let heads = ["one", "two"].map(|name| {
+        queue.queued(name);
+        queue.env.git(&["rev-parse", name]).trim().to_owned()
+    });
+    let (ran, done) = queue.processed(0);
+    assert_eq!((names(&done["landed"]), &done["open"]), (vec!["one", "two"], &json!([])));
+    assert_eq!(done["landed"][0]["tier"], "fast-forward");
+    assert_eq!(done["landed"][1]["tier"], "clean");
+    let told: Vec<_> =
+        ran.json_lines().into_iter().filter(|event| event["type"] == "dev.orchestra.MergeComplete").collect();
+    assert_eq!(told.len(), 2, "{ran}");
+    assert_eq!((&told[1]["data"]["auto"], &told[1]["data"]["branch"]), (&json!(true), &json!("two")));
+    assert_eq!(queue.env.git(&["rev-parse", "main^1"]).trim(), heads[0]);
+    assert_eq!(queue.env.git(&["rev-parse", "main^2"]).trim(), heads[1]);
+    assert_eq!(queue.env.git(&["merge-base", "main", &begun]).trim(), begun, "history is never rewritten");
+    assert_eq!(queue.env.git(&["status", "--short"]), "", "the checkout has followed");
+    assert_eq!(queue.env.git(&["branch", "--list", "one", "two", "--format=%(refname:short)"]), "one\ntwo");
+}
+
+#[test]
+fn the_target_is_exactly_what_was_tested() {
+    let queue = Queue::tested("git rev-parse HEAD^{tree} >> \"$(git rev-parse --git-common-dir)/../../tested\"");
+    queue.env.write("repo/pleach.yaml", "merge: {test_command: 'git rev-parse HEAD >> ../tested', slots: 1}\nsandbox: {mode: off}\nworktrees: {base: ../worktrees}\n");
+    queue.env.git(&["commit", "-qam", "Settings"]);
+    for name in ["one", "two", "three"] {
+        queue.queued(name);
+    }
+    queue.process(0);
+    let tested = queue.env.git(&["log", "--format=%H", "main"]);
+    let ran: String = walk(&queue.env.root().join("worktrees"))
+        .into_iter()
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .collect();
+    let last = ran.lines().last().expect("tests have run");
+    assert_eq!(tested.lines().next(), Some(last), "{ran}");
+}
+
+/// The files named `tested` below a directory.
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(walk(&path));
+        } else if path.ends_with("tested") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn without_a_test_only_clean_merges_land_unverified() {
+    let queue = Queue::with("merge: {slots: 1}\n");
+    queue.queued("one");
+    queue.line("upper", 5, "FIVE");
+    queue.line("lower", 5, "five");
+    let done = queue.process(5);
+    assert_eq!(names(&done["landed"]), ["one", "upper"]);
+    assert_eq!(done["landed"][0]["verdict"], json!({"is": "unverified"}));
+    assert_eq!((queue.state("lower"), done["tests"].clone()), ("escalated".into(), json!(0)));
+}
+
+#[test]
+fn conflicts_are_told_with_their_three_sides() {
+    let queue = Queue::tested("true");
+    queue.line("upper", 5, "FIVE");
+    queue.line("lower", 5, "five");
+    let (ran, _) = queue.processed(5);
+    let why = queue.why("lower");
+    let conflict = &why["conflicts"][0];
+    assert_eq!((&conflict["path"], why["conflicts"].as_array().unwrap().len()), (&json!("lines.txt"), 1));
+    for (side, has) in [("base", "\n5\n"), ("ours", "\nFIVE\n"), ("theirs", "\nfive\n")] {
+        let blob = queue.env.git(&["cat-file", "blob", conflict[side].as_str().expect("a blob")]);
+        assert!(format!("\n{blob}\n").contains(has), "{side}: {blob}");
+    }
+    let told =
+        ran.json_lines().into_iter().find(|event| event["type"] == "dev.orchestra.MergeEscalated").expect("it is told");
+    let expected = (json!("lower"), json!("main"), json!(1));
+    assert_eq!(
+        (told["data"]["branch"].clone(), told["data"]["target"].clone(), told["data"]["conflicts"].clone()),
+        expected
+    );
+    assert_eq!(queue.env.git(&["rev-parse", "lower"]).trim(), why["head"], "the branch stays");
+}
+
+#[test]
+fn red_stays_out_and_the_rest_lands() {
+    let queue = Queue::tested("test ! -e bad.txt");
+    for name in ["one", "bad", "two", "three"] {
+        queue.queued(name);
+    }
+    let done = queue.process(1);
+    assert_eq!(names(&done["landed"]), ["one", "two", "three"]);
+    let why = queue.why("bad");
+    assert_eq!((&why["state"], &why["verdict"]), (&json!("red"), &json!({"is": "fail", "exit": "exit 1"})));
+    assert!(why["log"].as_str().expect("a log").contains("test ! -e bad.txt"));
+    assert_eq!(queue.landed("bad.txt"), None);
+}
+
+#[test]
+fn a_hanging_test_is_red_and_leaves_no_process() {
+    let queue = Queue::with("merge: {test_command: 'test ! -e bad.txt || sleep 1000', test_timeout: 1, slots: 1}\n");
+    queue.queued("bad");
+    queue.process(1);
+    assert!(queue.why("bad")["why"].as_str().expect("a reason").contains("timed out"), "{}", queue.why("bad"));
+    queue.env.assert_no_process_left();
+}
+
+#[test]
+fn a_flaky_test_blames_nobody() {
+    let script = "test -e ../flaky || { touch ../flaky; exit 1; }";
+    let queue = Queue::with(&format!("merge: {{test_command: '{script}', slots: 1}}\nsandbox: {{mode: off}}\n"));
+    queue.queued("one");
+    let done = queue.process(0);
+    assert_eq!((names(&done["landed"]), &done["landed"][0]["verdict"]["is"]), (vec!["one"], &json!("flaky")));
+    let states: Vec<_> =
+        queue.why("one")["history"].as_array().unwrap().iter().map(|state| state["state"].clone()).collect();
+    assert!(!states.contains(&json!("red")), "{states:?}");
+}
+
+#[test]
+fn files_tested_once_are_not_tested_again() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    assert_eq!(queue.process(0)["tests"], 1);
+    queue.env.pleach(&["merge", "undo", "one"]).expect(0);
+    assert_eq!(queue.process(0)["tests"], 1, "as before, but nobody has tested that");
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    queue.env.git(&["update-ref", "refs/heads/other", "main"]);
+    queue.process(0);
+    queue.env.git(&["update-ref", "refs/heads/again", "one"]);
+    queue.env.git(&["reset", "-q", "--hard", "other"]);
+    queue.enqueue("again");
+    assert_eq!(queue.process(0)["tests"], 0, "the same files");
+}
+
+#[test]
+fn local_changes_hold_the_target_up() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    queue.env.write("repo/one.txt", "mine");
+    queue.env.be_impatient();
+    let done = queue.process(5);
+    assert!(done["held"].as_str().expect("a reason").contains("one.txt"), "{done}");
+    assert_eq!((queue.state("one"), names(&done["open"])), ("submitted".into(), vec!["one"]));
+    assert_eq!(
+        (queue.env.read("repo/one.txt"), queue.env.git(&["status", "--short"])),
+        ("mine".into(), "?? one.txt".into())
+    );
+    std::fs::remove_file(queue.env.repo_path().join("one.txt")).unwrap();
+    queue.process(0);
+    assert_eq!(queue.landed("one.txt").as_deref(), Some("one"));
+}
+
+#[test]
+fn a_target_nobody_has_checked_out_moves_alone() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    queue.env.git(&["checkout", "-q", "-b", "elsewhere"]);
+    let done = queue.env.pleach(&["-y", "merge", "process", "--into", "main", "--json"]).expect(0);
+    assert_eq!(done.json_lines().pop().unwrap()["landed"][0]["name"], "one");
+    assert_eq!(queue.landed("one.txt").as_deref(), Some("one"));
+    assert!(!queue.env.repo_path().join("one.txt").exists());
+}
+
+#[test]
+fn what_was_merged_by_hand_counts_as_landed() {
+    let queue = Queue::tested("false");
+    queue.queued("one");
+    queue.env.git(&["merge", "-q", "one"]);
+    assert_eq!(names(&queue.process(0)["landed"]), ["one"]);
+    assert_eq!(queue.state("one"), "landed");
+}
+
+#[test]
+fn markers_of_a_conflict_never_land() {
+    let queue = Queue::tested("true");
+    queue.branch("marked", &[("a.txt", "<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\n")]);
+    queue.enqueue("marked");
+    queue.process(5);
+    assert!(queue.why("marked")["why"].as_str().expect("a reason").contains("a.txt"));
+    assert_eq!(queue.landed("a.txt"), None);
+}
+
+#[test]
+fn unrelated_histories_are_for_a_person() {
+    let queue = Queue::tested("true");
+    let tree = queue.env.git(&["rev-parse", "main^{tree}"]);
+    let root = queue.env.git(&["commit-tree", "-m", "Another root", tree.trim()]);
+    queue.env.git(&["branch", "other", root.trim()]);
+    queue.enqueue("other");
+    queue.process(5);
+    assert!(queue.why("other")["why"].as_str().expect("a reason").contains("no commit in common"));
+}

@@ -1,0 +1,80 @@
+//! Several processes on one queue.
+
+use std::process::Stdio;
+
+use super::Queue;
+
+#[test]
+fn another_process_on_the_queue_is_told() {
+    let queue = Queue::with(
+        "merge: {test_command: 'touch ../began; while ! test -e ../go; do sleep 0.05; done', slots: 1}\nsandbox: {mode: off}\nworktrees: {base: ../worktrees}\n",
+    );
+    queue.queued("one");
+    let mut first =
+        queue.env.command(&["-y", "merge", "process"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    queue.env.wait_for_file("worktrees/merge/main/began");
+    let second = queue.env.pleach(&["-y", "merge", "process", "--json"]).expect(6);
+    assert_eq!(second.json()["error"]["code"], "queue-locked");
+    // What does not work the queue is not held up.
+    queue.queued("two");
+    assert_eq!(queue.env.pleach(&["merge", "--json"]).expect(0).json()["queues"][0]["worked"], true);
+    queue.env.write("worktrees/merge/main/go", "");
+    assert!(first.wait().unwrap().success());
+    assert_eq!(queue.process(0)["open"].as_array().unwrap().len(), 0);
+    assert!(queue.landed("one.txt").is_some() && queue.landed("two.txt").is_some());
+}
+
+/// Branches enough for so many processes, each of which queues its own and works the queue until all have landed.
+fn at_once(processes: usize, each: usize) {
+    let queue = Queue::with("merge: {slots: 1}\n");
+    queue.env.git(&["checkout", "-q", "--detach"]);
+    let base = queue.tip();
+    let tree = |name: &str| {
+        let blob = queue.env.write("blob", name);
+        let blob = queue.env.git(&["hash-object", "-w", blob.to_str().unwrap()]);
+        let listed = queue.env.git(&["ls-tree", "main"]);
+        queue.env.write("tree", format!("{listed}\n100644 blob {}\t{name}.txt\n", blob.trim()));
+        let made =
+            queue.env.program("sh", &queue.env.repo_path()).args(["-c", "git mktree < ../tree"]).output().unwrap();
+        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    };
+    for process in 0..processes {
+        for nth in 0..each {
+            let name = format!("p{process}-{nth}");
+            let commit = queue.env.git(&["commit-tree", "-m", &name, "-p", &base, &tree(&name)]);
+            queue.env.git(&["branch", &name, commit.trim()]);
+        }
+    }
+    let script = r#"
+        for n in $(seq 0 $(($2 - 1))); do "$0" merge enqueue "p$1-$n" --into main > /dev/null || exit 9; done
+        while :; do
+            "$0" -y merge process --into main > /dev/null; code=$?
+            case $code in 0|6) ;; *) exit $code ;; esac
+            left=0
+            for n in $(seq 0 $(($2 - 1))); do git merge-base --is-ancestor "p$1-$n" main || left=1; done
+            [ $left = 0 ] && exit 0
+        done
+    "#;
+    let program = env!("CARGO_BIN_EXE_pleach");
+    let started = (0..processes).map(|process| {
+        let args = ["-c".to_owned(), script.to_owned(), program.to_owned(), process.to_string(), each.to_string()];
+        queue.env.program("sh", &queue.env.repo_path()).args(args).spawn().unwrap()
+    });
+    for mut child in started.collect::<Vec<_>>() {
+        assert!(child.wait().unwrap().success());
+    }
+    let merged = queue.env.git(&["rev-list", "--first-parent", "--count", &format!("{base}..main")]);
+    assert_eq!(merged.trim(), (processes * each).to_string(), "each landed once");
+    let files = queue.env.git(&["ls-tree", "--name-only", "main"]);
+    assert_eq!(files.lines().filter(|name| name.starts_with('p') && name.ends_with(".txt")).count(), processes * each);
+}
+
+#[test]
+fn two_processes_lose_no_update() {
+    at_once(2, 20);
+}
+
+#[test]
+fn four_processes_lose_no_update() {
+    at_once(4, 10);
+}
