@@ -1,5 +1,6 @@
 //! The git module against real repositories and the real git program.
 
+mod conflicts;
 mod crash;
 mod filters;
 mod land;

@@ -1,107 +1,13 @@
-//! Merges the work of parallel branches, one commit after another. This is the one place that decides how two sides become
-//! one: a clean merge by git, or a conflict as data.
+//! Files that show a conflict to whoever resolves it, and whether it is resolved in them.
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::event::{ConflictedPath, WorktreeMergeConflict};
 use crate::git::diff::ChangeKind;
-use crate::git::merge::{Conflict, ConflictedFile, MergeError};
-use crate::git::{self, CommitSpec, EntryKind, LossyMerge, MergeCheckError, Person, Repo, TreeEdit, TreeId};
+use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId};
 use crate::ids::{CommitId, RepoPath};
 use crate::text::named;
-use crate::trailer::CommitMessage;
-
-/// One side of a merge: whose work it is, and how the merge commit reads.
-#[derive(Debug, Clone)]
-pub(super) struct MergeSide {
-    /// Its newest commit.
-    pub commit: CommitId,
-    /// The message of the merge commit.
-    pub message: CommitMessage,
-    /// The date of the merge commit.
-    pub at: Timestamp,
-}
-
-/// What became of a merge.
-#[derive(Debug)]
-pub(super) enum MergeResult {
-    /// Everything is there already.
-    UpToDate,
-    /// This commit has both sides. It is on disk.
-    Merged(CommitId),
-    /// The sides conflict.
-    Conflict(Conflict),
-    /// git merged them, and not everything of both sides is in the result.
-    Lossy(LossyMerge),
-}
-
-/// Merges a side into `ours`: always a merge commit of both, so that every commit of the side is in the history.
-pub(super) fn merge_side(repo: &Repo, ours: CommitId, side: &MergeSide) -> Result<MergeResult, git::Error> {
-    if repo.history().is_ancestor(side.commit, ours)? {
-        return Ok(MergeResult::UpToDate);
-    }
-    match git::merge::merge_commits(repo, ours, side.commit) {
-        Ok(tree) => match check(repo, ours, side.commit, tree)? {
-            Some(lossy) => Ok(MergeResult::Lossy(lossy)),
-            None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
-        },
-        Err(MergeError::Conflict(conflict)) => Ok(MergeResult::Conflict(conflict)),
-        Err(MergeError::Git(error)) => Err(error),
-    }
-}
-
-/// Looks independently of git's merge whether a result has all of both sides.
-fn check(repo: &Repo, ours: CommitId, theirs: CommitId, merged: TreeId) -> Result<Option<LossyMerge>, git::Error> {
-    let Some(base) = repo.history().merge_base(ours, theirs)? else { return Ok(None) };
-    let tree = |commit| repo.tree_of(commit);
-    match git::check_merge_result(repo, tree(base)?, tree(ours)?, tree(theirs)?, merged) {
-        Ok(()) => Ok(None),
-        Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),
-        Err(MergeCheckError::Git(error)) => Err(error),
-    }
-}
-
-/// The commit that joins both sides with these files.
-fn merge_commit(repo: &Repo, tree: TreeId, ours: CommitId, side: &MergeSide) -> Result<CommitId, git::Error> {
-    let mut writer = repo.writer();
-    let commit = writer.commit(&merge_spec(tree, ours, side))?;
-    writer.flush()?;
-    Ok(commit)
-}
-
-/// The same, not yet made.
-pub(super) fn merge_spec(tree: TreeId, ours: CommitId, side: &MergeSide) -> CommitSpec {
-    CommitSpec {
-        tree,
-        parents: vec![ours, side.commit],
-        author: Person::pleach(),
-        committer: Person::pleach(),
-        message: side.message.write().into_bytes(),
-        at: side.at,
-    }
-}
-
-/// A conflict's files, as events have them.
-pub(super) fn conflicted_paths(conflict: &Conflict) -> Vec<ConflictedPath> {
-    let path = |file: &git::merge::ConflictedFile| {
-        let [base, ours, theirs] = file.sides;
-        ConflictedPath { path: file.path.clone(), kind: file.kind.clone(), base, ours, theirs }
-    };
-    conflict.files.iter().map(path).collect()
-}
-
-/// Conflicts as the next node sees them.
-pub(super) fn conflicts_value(conflicts: &[WorktreeMergeConflict]) -> Value {
-    if conflicts.is_empty() {
-        return Value::String(String::new());
-    }
-    let conflict = |conflict: &WorktreeMergeConflict| json!({ "repo": conflict.repo, "branch": conflict.context, "paths": conflict.paths });
-    conflicts.iter().map(conflict).collect()
-}
 
 /// Both sides of a merge that left conflicts, and the files in conflict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +22,7 @@ pub struct ConflictSides {
 
 /// The merged files with every conflict visible in them: as markers, and where git has none for it, as a note beside the
 /// file that has to be deleted.
-pub(super) fn marked_tree(repo: &Repo, sides: &ConflictSides, conflict: &Conflict) -> Result<TreeId, git::Error> {
+pub(in crate::engine) fn marked_tree(repo: &Repo, sides: &ConflictSides, conflict: &Conflict) -> Result<TreeId, git::Error> {
     let mut writer = repo.writer();
     let mut notes = Vec::new();
     for file in &conflict.files {
@@ -136,7 +42,7 @@ pub(super) fn marked_tree(repo: &Repo, sides: &ConflictSides, conflict: &Conflic
 
 /// The files that still hold markers which neither side has there, in a result that was to resolve a merge. Of files that
 /// were in no conflict only those count that may have been one: another is gone.
-pub(super) fn unresolved(repo: &Repo, sides: &ConflictSides, result: TreeId) -> Result<Vec<RepoPath>, git::Error> {
+pub(in crate::engine) fn unresolved(repo: &Repo, sides: &ConflictSides, result: TreeId) -> Result<Vec<RepoPath>, git::Error> {
     let mut listed: BTreeSet<RepoPath> = sides.paths.iter().cloned().collect();
     for path in &sides.paths {
         listed.extend(note_path(repo, sides, path)?);
@@ -162,7 +68,7 @@ pub(super) fn unresolved(repo: &Repo, sides: &ConflictSides, result: TreeId) -> 
 }
 
 /// Which files are still in conflict, in words.
-pub(super) fn left_words(left: &[RepoPath]) -> String {
+pub(in crate::engine) fn left_words(left: &[RepoPath]) -> String {
     format!("conflict markers are left in {}", named(left))
 }
 
@@ -189,8 +95,9 @@ fn note_path(repo: &Repo, sides: &ConflictSides, path: &RepoPath) -> Result<Opti
 }
 
 fn note_text(file: &ConflictedFile) -> String {
-    let [base, ours, theirs] = file.sides.map(|side| match side {
-        Some(blob) => format!("git cat-file blob {blob}"),
+    let [base, ours, theirs] = [file.base, file.ours, file.theirs].map(|side| match side {
+        Some(ConflictSide { mode: EntryKind::Submodule, id }) => format!("commit {id} of the submodule"),
+        Some(ConflictSide { id, .. }) => format!("git cat-file blob {id}"),
         None => "not there".to_owned(),
     });
     format!(
