@@ -11,9 +11,11 @@ mod planning;
 mod rebuild;
 mod refs;
 mod repo;
+mod resolutions;
 mod restore;
 mod set_up;
 mod sparse;
+mod tiers;
 mod worktree;
 
 use std::ffi::OsStr;

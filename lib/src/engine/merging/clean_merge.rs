@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, MergeError, Person, Repo, TreeId};
 use crate::ids::CommitId;
+use crate::merge::LossExemptions;
 use crate::trailer::CommitMessage;
 
 /// One side of a merge: whose work it is, and how the merge commit reads.
@@ -49,8 +50,8 @@ pub(in crate::engine) fn merge_side(repo: &Repo, ours: CommitId, side: &MergeSid
 fn check(repo: &Repo, ours: CommitId, theirs: CommitId, merged: TreeId) -> Result<Option<LossyMerge>, git::Error> {
     let Some(base) = repo.history().merge_base(ours, theirs)? else { return Ok(None) };
     let tree = |commit| repo.tree_of(commit);
-    match git::check_merge_result(repo, tree(base)?, tree(ours)?, tree(theirs)?, merged) {
-        Ok(()) => Ok(None),
+    match git::check_merge_result(repo, tree(base)?, tree(ours)?, tree(theirs)?, merged, &LossExemptions::default()) {
+        Ok(_) => Ok(None),
         Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),
         Err(MergeCheckError::Git(error)) => Err(error),
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::git::diff::ChangeKind;
 use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId};
 use crate::ids::{CommitId, RepoPath};
+use crate::merge::has_conflict_markers;
 use crate::text::named;
 
 /// Both sides of a merge that left conflicts, and the files in conflict.
@@ -22,7 +23,11 @@ pub struct ConflictSides {
 
 /// The merged files with every conflict visible in them: as markers, and where git has none for it, as a note beside the
 /// file that has to be deleted.
-pub(in crate::engine) fn marked_tree(repo: &Repo, sides: &ConflictSides, conflict: &Conflict) -> Result<TreeId, git::Error> {
+pub(in crate::engine) fn marked_tree(
+    repo: &Repo,
+    sides: &ConflictSides,
+    conflict: &Conflict,
+) -> Result<TreeId, git::Error> {
     let mut writer = repo.writer();
     let mut notes = Vec::new();
     for file in &conflict.files {
@@ -42,7 +47,11 @@ pub(in crate::engine) fn marked_tree(repo: &Repo, sides: &ConflictSides, conflic
 
 /// The files that still hold markers which neither side has there, in a result that was to resolve a merge. Of files that
 /// were in no conflict only those count that may have been one: another is gone.
-pub(in crate::engine) fn unresolved(repo: &Repo, sides: &ConflictSides, result: TreeId) -> Result<Vec<RepoPath>, git::Error> {
+pub(in crate::engine) fn unresolved(
+    repo: &Repo,
+    sides: &ConflictSides,
+    result: TreeId,
+) -> Result<Vec<RepoPath>, git::Error> {
     let mut listed: BTreeSet<RepoPath> = sides.paths.iter().cloned().collect();
     for path in &sides.paths {
         listed.extend(note_path(repo, sides, path)?);
@@ -106,28 +115,4 @@ fn note_text(file: &ConflictedFile) -> String {
          <<<<<<< ours: {ours}\n||||||| before: {base}\n=======\n>>>>>>> theirs: {theirs}\n",
         file.path, file.kind
     )
-}
-
-/// Whether a text has the markers of an unresolved conflict. Those of a conflict within another are longer.
-fn has_conflict_markers(text: &[u8]) -> bool {
-    const LENGTH: usize = 7;
-    let is_marker = |line: &[u8]| {
-        let Some(mark) = line.first().filter(|mark| matches!(mark, b'<' | b'>')) else { return false };
-        let length = line.iter().take_while(|byte| *byte == mark).count();
-        length >= LENGTH && line.get(length) == Some(&b' ')
-    };
-    text.split(|byte| *byte == b'\n').any(is_marker)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markers_are_found_at_the_beginning_of_lines() {
-        assert!(has_conflict_markers(b"a\n<<<<<<< ours\nb\n=======\nc\n>>>>>>> theirs\n"));
-        assert!(has_conflict_markers(b"a\n>>>>>>> theirs"));
-        assert!(has_conflict_markers(b"<<<<<<<< ours:g.txt\n"));
-        assert!(!has_conflict_markers(b"Title\n=======\na <<<<<<< b\n"));
-    }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{
-    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictKind, ConflictedPath,
-    ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind, HumanInteraction, Landed,
-    Landing, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch, ParallelBranchCompleted,
-    ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged, PipelineCancelled,
-    PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded, Resumed, RetryAt,
-    Route, RunStarted, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskLanded,
-    TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
-    WorktreeMergeConflict, WorktreeMerged,
+    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictKind,
+    ConflictedPath, ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind,
+    HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch,
+    ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged,
+    PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded,
+    Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status,
+    StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode,
+    WorktreeCreated, WorktreeMergeConflict, WorktreeMerged,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};

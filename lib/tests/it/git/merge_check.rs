@@ -7,20 +7,21 @@ use pleach::git::{
     self, BlobId, Durability, EntryKind, LossyMerge, MergeCheckError, MergeError, Repo, TreeEdit, TreeId,
     check_merge_result,
 };
+use pleach::merge::LossExemptions;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use super::Sandbox;
 
 /// Paths, and what is there.
-type Files = BTreeMap<String, (EntryKind, Vec<u8>)>;
+pub(super) type Files = BTreeMap<String, (EntryKind, Vec<u8>)>;
 
-fn files(texts: &[(&str, &str)]) -> Files {
+pub(super) fn files(texts: &[(&str, &str)]) -> Files {
     texts.iter().map(|(path, text)| ((*path).to_owned(), (EntryKind::File, text.as_bytes().to_vec()))).collect()
 }
 
 /// An empty repository with settings.
-fn repository(settings: &[(&str, &str)]) -> (Sandbox, Repo) {
+pub(super) fn repository(settings: &[(&str, &str)]) -> (Sandbox, Repo) {
     let sandbox = Sandbox::empty();
     sandbox.git(".", &["init", "-q", "-b", "main", "repo"]);
     sandbox.commit("repo", "start");
@@ -31,7 +32,7 @@ fn repository(settings: &[(&str, &str)]) -> (Sandbox, Repo) {
     (sandbox, repo)
 }
 
-fn write(repo: &Repo, files: &Files) -> TreeId {
+pub(super) fn write(repo: &Repo, files: &Files) -> TreeId {
     let mut writer = repo.writer();
     let edits: Vec<TreeEdit> = files
         .iter()
@@ -75,8 +76,8 @@ impl<'a> Merge<'a> {
     /// What is wrong with a result, a line each.
     fn findings(&self, merged: TreeId) -> Vec<String> {
         let [base, ours, theirs] = self.trees;
-        match check_merge_result(self.repo, base, ours, theirs, merged) {
-            Ok(()) => Vec::new(),
+        match check_merge_result(self.repo, base, ours, theirs, merged, &LossExemptions::default()) {
+            Ok(_) => Vec::new(),
             Err(MergeCheckError::Loss(LossyMerge { findings })) => findings.iter().map(ToString::to_string).collect(),
             Err(error) => panic!("{error}"),
         }
@@ -179,7 +180,8 @@ fn changes_of_every_kind_pass_and_their_mutants_do_not() {
     assert_eq!(edited("new/name", &|text| format!("{text}line 15\n")), back);
     let lost = merge.findings_of(|files| files.get_mut("run").unwrap().0 = EntryKind::File);
     assert_eq!(lost, ["`run`: the mode is not that of the target"]);
-    let words = check_merge_result(&repo, merge.trees[0], merge.trees[1], merge.trees[2], merge.trees[1]).unwrap_err();
+    let [base, ours, theirs] = merge.trees;
+    let words = check_merge_result(&repo, base, ours, theirs, ours, &LossExemptions::default()).unwrap_err();
     assert!(words.to_string().starts_with("the merge result is wrong: `added`: the file of the branch"), "{words}");
 }
 
