@@ -25,7 +25,7 @@ pub fn learn(merge: &TextMerge, resolved: &[u8]) -> Vec<(usize, Vec<u8>)> {
 
 /// Where each hunk's text is in a resolved file.
 pub(super) fn align(merge: &TextMerge, resolved: &[u8]) -> Vec<Option<Range<usize>>> {
-    let frame = Frame::new(merge, resolved);
+    let frame = CleanFrame::new(merge, resolved);
     let changes = frame.changes();
     let is_hunk = |change: &Replaced| change.before.len() == 1 && frame.hunks.contains(&change.before.start);
     let is_exact = changes.iter().all(is_hunk);
@@ -56,7 +56,7 @@ enum FramePiece<'a> {
 }
 
 /// The clean lines with the hunks between them, and the resolved lines.
-struct Frame {
+struct CleanFrame {
     pieces: Vec<Token>,
     /// Which of the pieces are hunks.
     hunks: Vec<usize>,
@@ -66,7 +66,7 @@ struct Frame {
     distinct: u32,
 }
 
-impl Frame {
+impl CleanFrame {
     fn new(merge: &TextMerge, resolved: &[u8]) -> Self {
         let mut interner = Interner::new(0);
         let (mut pieces, mut hunks) = (Vec::new(), Vec::new());

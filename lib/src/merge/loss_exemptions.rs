@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::alignment::align;
 use super::conflict_markers::has_conflict_markers;
-use super::derived::DerivedRules;
 use super::merge_origin::ResolvedHunk;
 use super::text_merge::{TextMerge, conflict_lines};
 use super::tier::Tier;
+use crate::config::DerivedRules;
 use crate::ids::RepoPath;
 
 /// What a merge names as resolved or made again.

@@ -5,7 +5,7 @@
 //! about tasks, the steps of a task that was given up. One task on one branch is a list of one.
 //!
 //! What git does not merge is tried in tiers ([`Tier`]): a text is merged line by line and word by word (`text_merge`,
-//! `three_way`), by what was chosen before (`resolution`, learned by `alignment`), or made again (`derived`); what is left
+//! `three_way`), by what was chosen before (`resolution`, learned by `alignment`), or made again by a command; what is left
 //! is shown between `conflict_markers`, and `merge_origin` says in the commit what came from where.
 //!
 //! A merge result is checked by [`loss_check`], which compares it with both sides and does not know what merged them.
@@ -13,7 +13,6 @@
 mod alignment;
 pub mod branch;
 mod conflict_markers;
-mod derived;
 pub mod interrupted;
 mod landing;
 mod line_check;
@@ -33,7 +32,6 @@ mod work;
 pub use alignment::learn;
 pub(crate) use conflict_markers::has_conflict_markers;
 pub use conflict_markers::{ConflictLabels, marked_hunk, marked_text};
-pub use derived::{BadPattern, DerivedRules};
 pub use landing::{
     BranchMove, BuildAsk, CloseAsk, LandedBranch, LandingAsk, LandingEnd, LandingRefusal, LandingTarget,
     LandingVerdict, LookAsk, MoveAsk, RecordAsk, RefusalReason, RewindAsk, TargetState, VerifyAsk, has_landed, land,

@@ -4,6 +4,7 @@ mod conflicts;
 mod crash;
 mod filters;
 mod land;
+mod loss_mutants;
 mod merge_check;
 mod objects;
 mod pack;

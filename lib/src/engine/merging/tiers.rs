@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::resolutions::RecordedResolutions;
 use super::structural::StructuralMerge;
+use crate::config::DerivedRules;
 use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::RepoPath;
-use crate::merge::{ConflictLabels, DerivedRules, ResolvedHunk, TextMerge, Tier, learn, marked_text};
+use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, learn, marked_text};
 use crate::workspace;
 
 /// What may be tried.

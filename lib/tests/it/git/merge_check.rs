@@ -50,16 +50,16 @@ pub(super) fn write(repo: &Repo, files: &Files) -> TreeId {
 }
 
 /// Three trees, and what git makes of them.
-struct Merge<'a> {
+pub(super) struct Merge<'a> {
     repo: &'a Repo,
     sides: [Files; 3],
-    trees: [TreeId; 3],
-    merged: TreeId,
+    pub trees: [TreeId; 3],
+    pub merged: TreeId,
 }
 
 impl<'a> Merge<'a> {
     /// None where they conflict.
-    fn try_new(repo: &'a Repo, sides: [Files; 3]) -> Option<Self> {
+    pub fn try_new(repo: &'a Repo, sides: [Files; 3]) -> Option<Self> {
         let trees = sides.each_ref().map(|files| write(repo, files));
         let [base, ours, theirs] = trees;
         match git::merge::merge_trees(repo, base, ours, theirs) {
@@ -74,7 +74,7 @@ impl<'a> Merge<'a> {
     }
 
     /// What is wrong with a result, a line each.
-    fn findings(&self, merged: TreeId) -> Vec<String> {
+    pub fn findings(&self, merged: TreeId) -> Vec<String> {
         let [base, ours, theirs] = self.trees;
         match check_merge_result(self.repo, base, ours, theirs, merged, &LossExemptions::default()) {
             Ok(_) => Vec::new(),
@@ -240,22 +240,22 @@ fn new_files_follow_a_renamed_directory() {
 
 /// What happens to one file: to which of its lines on which side, and whether a side renames or removes it.
 #[derive(Debug, Clone)]
-struct FileFate {
+pub(super) struct FileFate {
     /// A place, whether theirs is the side, and what it does there: 0 replaces, 1 adds, 2 removes.
-    edits: Vec<(usize, bool, u8)>,
+    pub edits: Vec<(usize, bool, u8)>,
     /// 0 and 1: ours or theirs renames it; 2 and 3: ours or theirs removes it.
-    whole: Option<u8>,
+    pub whole: Option<u8>,
 }
 
 const LINES: usize = 30;
 
-fn fates() -> impl Strategy<Value = Vec<FileFate>> {
+pub(super) fn fates() -> impl Strategy<Value = Vec<FileFate>> {
     let edit = (0..LINES / 3, any::<bool>(), 0..3u8);
     let fate = (proptest::collection::vec(edit, 0..5), proptest::option::weighted(0.5, 0..4u8));
     proptest::collection::vec(fate.prop_map(|(edits, whole)| FileFate { edits, whole }), 1..4)
 }
 
-fn sides(fates: &[FileFate]) -> [Files; 3] {
+pub(super) fn sides(fates: &[FileFate]) -> [Files; 3] {
     let mut sides = [const { Files::new() }; 3];
     for (number, fate) in fates.iter().enumerate() {
         let base: Vec<String> = (0..LINES).map(|line| format!("{number}: {line}\n")).collect();
@@ -281,7 +281,7 @@ fn sides(fates: &[FileFate]) -> [Files; 3] {
     sides
 }
 
-fn config() -> ProptestConfig {
+pub(super) fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: usual.cases / 4, failure_persistence: None, ..usual }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use crate::config::DerivedFiles;
+use super::model::DerivedFiles;
 use crate::ids::RepoPath;
 
 /// Which files are derived, and by which commands.
