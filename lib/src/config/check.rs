@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::agent::{AgentChoice, AgentRef, InvalidAgent, agents_hint};
+use super::derived::DerivedRules;
 use super::model::Config;
 use super::node::{ConfigNode, ConfigNodeKind, SourceSpan};
 use super::provider::{ProviderKind, ProviderName, ServerSettings, Variable};
@@ -174,6 +175,9 @@ fn derived_files(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'
         }
         if derived.command.trim().is_empty() {
             reading.fail(at, "these derived files have no `command`");
+        }
+        if let Err(bad) = DerivedRules::new(std::slice::from_ref(derived)) {
+            reading.fail(at, bad.to_string());
         }
     }
 }

@@ -9,6 +9,7 @@ mod agent_lookup;
 mod arborist;
 mod check;
 mod define;
+mod derived;
 mod dotenv;
 mod environment;
 mod error;
@@ -25,6 +26,7 @@ mod supplied;
 mod tests;
 
 pub use agent::{AgentChoice, AgentRef, InvalidAgent};
+pub use derived::{BadPattern, DerivedRules};
 pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
 pub use error::{ConfigError, Precedence, Source};

@@ -41,7 +41,7 @@ mod handler;
 mod human;
 pub mod landing;
 mod locks;
-mod merging;
+pub mod merging;
 mod orphans;
 mod pause_request;
 mod pausing;
@@ -87,7 +87,6 @@ pub use human::{
     ReviewedWork,
 };
 pub use locks::{Copy, lock_name, wait_for_orphans};
-pub use merging::ConflictSides;
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
 pub use recorded::recorded_pipeline;

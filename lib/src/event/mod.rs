@@ -5,6 +5,7 @@
 //! added, and a reader keeps the fields it does not know in `extra`.
 
 mod budget;
+mod conflict;
 mod node;
 mod notification;
 mod outcome;
@@ -23,6 +24,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use budget::{BudgetExceeded, PriceUnknown};
+pub use conflict::{ConflictKind, ConflictedPath};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{
     AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, Notification, PhaseMerged, RunStarted, TaskLanded,
@@ -30,8 +32,8 @@ pub use notification::{
 };
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
 pub use parallel::{
-    ConflictedPath, ContextJoined, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted,
-    ParallelStarted, WorktreeMergeConflict, WorktreeMerged,
+    ContextJoined, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted,
+    WorktreeMergeConflict, WorktreeMerged,
 };
 pub use pre_encoded::PreEncoded;
 pub use recorded::{Recorded, to_the_millisecond};

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::conflict::ConflictedPath;
 use super::{Extra, Outcome, Snapshot, Status};
-use crate::ids::{CommitId, ContextId, NodeId, RepoName, RepoPath};
+use crate::ids::{CommitId, ContextId, NodeId, RepoName};
 
 /// See [`Event::ParallelStarted`](super::Event::ParallelStarted). Recorded together with the start of the fan-out's node
 /// and a `ContextForked` per branch.
@@ -148,22 +149,4 @@ pub struct WorktreeMergeConflict {
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,
-}
-
-/// A file in conflict, with its content on each side; none where it is missing there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConflictedPath {
-    /// The file.
-    pub path: RepoPath,
-    /// git's word for the conflict: `contents`, `modify/delete`, …
-    pub kind: String,
-    /// The blob both sides started from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<CommitId>,
-    /// The blob on the session branch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ours: Option<CommitId>,
-    /// The blob in the branch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub theirs: Option<CommitId>,
 }

@@ -9,10 +9,10 @@ use super::id::{BlobId, TreeId};
 use super::object::EntryKind;
 use super::repo::Repo;
 use crate::ids::RepoPath;
-use crate::merge::LossFinding;
 use crate::merge::loss_check::{
     FileChange, FileChanges, FileMode, FileVersion, MergeChanges, SideChanges, find_losses,
 };
+use crate::merge::{LossExemptions, LossFinding};
 use crate::text::listed;
 
 /// Changes that a merge result lacks or has of nobody.
@@ -36,16 +36,18 @@ pub enum MergeCheckError {
 
 /// Checks that `merged` has what `ours` and `theirs` changed of `base`, and nothing else. All four must be in the
 /// repository, not only in a writer. Files with a `merge` attribute, as `ours` has them, are held to what that leaves.
+/// Returns what would be wrong, were it not exempt.
 pub fn check_merge_result(
     repo: &Repo,
     base: TreeId,
     ours: TreeId,
     theirs: TreeId,
     merged: TreeId,
-) -> Result<(), MergeCheckError> {
+    exemptions: &LossExemptions,
+) -> Result<Vec<LossFinding>, MergeCheckError> {
     let is_plain = |from, to| from == base && merged == to;
     if is_plain(theirs, ours) || is_plain(ours, theirs) || ours == theirs && ours == merged {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut changes = MergeChanges {
         ours: SideChanges { files: file_changes(repo, base, ours)?, ..SideChanges::default() },
@@ -58,9 +60,9 @@ pub fn check_merge_result(
     if is_rename_relevant(&changes.theirs.files, &changes.ours.files) {
         changes.theirs.renames = diff::renames(repo, base, theirs)?;
     }
-    let findings = find_losses(&changes, |blob| repo.blob(BlobId::from_bytes(blob)))?;
-    let findings = without_excused(repo, ours, findings)?;
-    if findings.is_empty() { Ok(()) } else { Err(LossyMerge { findings }.into()) }
+    let found = find_losses(&changes, exemptions, |blob| repo.blob(BlobId::from_bytes(blob)))?;
+    let findings = without_excused(repo, ours, found.wrong)?;
+    if findings.is_empty() { Ok(found.exempt) } else { Err(LossyMerge { findings }.into()) }
 }
 
 fn file_changes(repo: &Repo, base: TreeId, tree: TreeId) -> Result<FileChanges, Error> {

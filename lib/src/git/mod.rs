@@ -19,8 +19,8 @@
 //!   why it did not, `loose_ref` is the short way for refs with a file of their own.
 //!
 //! What does history say?
-//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout and `merge_check` checks
-//!   what came of it.
+//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout, `conflict` is what git could
+//!   not merge, and `merge_check` checks what came of it.
 //!
 //! How do agents work on files?
 //! - [`worktree`] makes and repairs the checkouts agents work in, finds what changed there, and brings HEAD, index and
@@ -36,6 +36,7 @@
 
 mod checkouts;
 mod checksum;
+mod conflict;
 mod connected_commits;
 mod connectivity;
 pub mod crash;
@@ -77,6 +78,7 @@ mod writer;
 pub use crate::merge::interrupted::BrokenOff;
 pub use checkouts::checkouts_of;
 pub use checksum::{HashCollision, checksum};
+pub use conflict::{Conflict, ConflictSide, ConflictedFile};
 pub use diff::{ChangeKind, FileStat, TreeChange};
 pub(crate) use disk::remove_directory;
 pub use durability::Durability;
@@ -85,7 +87,7 @@ pub use head::Head;
 pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryParent};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
-pub use merge::{Conflict, MergeError};
+pub use merge::MergeError;
 pub use merge_check::{LossyMerge, MergeCheckError, check_merge_result};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::discover;

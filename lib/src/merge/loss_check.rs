@@ -4,9 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::line_check::{Texts, check_lines};
+use super::loss_exemptions::{LossExemptions, without_hunks};
 use super::loss_finding::{LossFinding, MergeFault, MergeSides};
 use crate::ids::RepoPath;
 
@@ -52,16 +53,24 @@ pub(crate) struct MergeChanges {
     pub merged: FileChanges,
 }
 
-/// Everything that is wrong with a merge result, sorted by path. `content` reads the files that both sides changed, and no
-/// others.
+/// What is wrong with a merge result, sorted by path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LossFindings {
+    pub wrong: Vec<LossFinding>,
+    /// What would be wrong, if the merge did not say how it came about.
+    pub exempt: Vec<LossFinding>,
+}
+
+/// Everything that is wrong with a merge result. `content` reads the files that both sides changed, and no others.
 pub(crate) fn find_losses<E>(
     changes: &MergeChanges,
+    exemptions: &LossExemptions,
     content: impl Fn(BlobKey) -> Result<Vec<u8>, E>,
-) -> Result<Vec<LossFinding>, E> {
+) -> Result<LossFindings, E> {
     let files = changes.merged_files();
     let mut wrong: BTreeMap<&RepoPath, Vec<MergeFault>> = BTreeMap::new();
     for (path, file) in &files {
-        let faults = file.check(&content)?;
+        let faults = file.check(&exemptions.hunks(path), &content)?;
         if !faults.is_empty() {
             wrong.insert(path, faults);
         }
@@ -80,7 +89,10 @@ pub(crate) fn find_losses<E>(
     let findings = wrong
         .into_iter()
         .flat_map(|(path, faults)| faults.into_iter().map(move |fault| LossFinding { path: path.clone(), fault }));
-    Ok(findings.collect())
+    let is_exempt =
+        |found: &LossFinding| !matches!(found.fault, MergeFault::MarkersLeft(_)) && exemptions.is_whole(&found.path);
+    let (exempt, wrong) = findings.partition(is_exempt);
+    Ok(LossFindings { wrong, exempt })
 }
 
 /// A file in all four trees. Where a side renamed it, under its names there.
@@ -180,7 +192,7 @@ impl MergeChanges {
                 merged: file.merged,
             };
             let is_touched_by_both = joined.ours.is_some() && joined.theirs.is_some();
-            if is_touched_by_both && joined.check(content)?.is_empty() {
+            if is_touched_by_both && joined.check(&BTreeSet::new(), content)?.is_empty() {
                 return Ok(Some(from.clone()));
             }
         }
@@ -240,7 +252,11 @@ fn expected<T: PartialEq + Copy>(base: Option<T>, ours: Option<T>, theirs: Optio
 }
 
 impl MergedFile {
-    fn check<E>(&self, content: &impl Fn(BlobKey) -> Result<Vec<u8>, E>) -> Result<Vec<MergeFault>, E> {
+    fn check<E>(
+        &self,
+        exempt: &BTreeSet<usize>,
+        content: &impl Fn(BlobKey) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<MergeFault>, E> {
         if let Some((file, sides)) = expected(self.base, self.ours, self.theirs) {
             return Ok(mismatch(file, self.merged, sides).into_iter().collect());
         }
@@ -254,7 +270,7 @@ impl MergedFile {
         let blobs = versions.map(|version| version.map(|version| version.blob));
         let mut faults = match expected(blobs[0], blobs[1], blobs[2]) {
             Some((blob, sides)) => content_mismatch(blob, blobs[3], sides).into_iter().collect(),
-            None => Self::check_content(blobs, content)?,
+            None => Self::check_content(blobs, exempt, content)?,
         };
         faults.extend(self.check_mode());
         Ok(faults)
@@ -262,6 +278,7 @@ impl MergedFile {
 
     fn check_content<E>(
         blobs: [Option<BlobKey>; 4],
+        exempt: &BTreeSet<usize>,
         content: &impl Fn(BlobKey) -> Result<Vec<u8>, E>,
     ) -> Result<Vec<MergeFault>, E> {
         let read = |blob: Option<BlobKey>| blob.map_or(Ok(Vec::new()), content);
@@ -270,6 +287,10 @@ impl MergedFile {
         if texts.iter().any(|text| is_binary(text)) {
             return Ok(check_one_side(blobs).into_iter().collect());
         }
+        let texts = match exempt.is_empty() {
+            true => texts,
+            false => without_hunks(texts.each_ref().map(Vec::as_slice), exempt),
+        };
         let [base, ours, theirs, merged] = texts.each_ref().map(Vec::as_slice);
         Ok(check_lines(&Texts { base, ours, theirs, merged }))
     }

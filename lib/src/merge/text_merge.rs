@@ -1,5 +1,7 @@
 //! A text that two sides changed: line by line, and within a hunk word by word.
 
+use std::ops::Range;
+
 use gix::diff::blob::{Interner, Token};
 
 use super::three_way::{self, MergedPart};
@@ -34,8 +36,7 @@ pub struct ConflictHunk {
 impl TextMerge {
     /// Merges line by line.
     pub fn lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Self {
-        let sides = [base, ours, theirs].map(|text| text.split_inclusive(|byte| *byte == b'\n').collect());
-        Self { parts: merge_items(sides) }
+        Self { parts: merge_items([base, ours, theirs].map(lines)) }
     }
 
     /// The hunks in conflict.
@@ -77,12 +78,30 @@ impl ConflictHunk {
     }
 }
 
-fn merge_items(sides: [Vec<&[u8]>; 3]) -> Vec<TextPart> {
+/// Where the conflicts of [`TextMerge::lines`] are in the base, ours and theirs: which lines.
+pub(super) fn conflict_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<[Range<usize>; 3]> {
+    let parts = merged_parts(&[base, ours, theirs].map(lines));
+    let place = |part| match part {
+        MergedPart::Conflict { base, ours, theirs } => Some([base, ours, theirs]),
+        MergedPart::Ours(_) | MergedPart::Theirs(_) => None,
+    };
+    parts.into_iter().filter_map(place).collect()
+}
+
+fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+fn merged_parts(sides: &[Vec<&[u8]>; 3]) -> Vec<MergedPart> {
     let mut interner: Interner<&[u8]> = Interner::new(sides.iter().map(Vec::len).sum());
     let tokens = sides.each_ref().map(|side| side.iter().map(|item| interner.intern(*item)).collect::<Vec<Token>>());
+    let [base, ours, theirs] = &tokens;
+    three_way::merge(base, ours, theirs, interner.num_tokens())
+}
+
+fn merge_items(sides: [Vec<&[u8]>; 3]) -> Vec<TextPart> {
+    let parts = merged_parts(&sides);
     let [base, ours, theirs] = &sides;
-    let [base_tokens, our_tokens, their_tokens] = &tokens;
-    let parts = three_way::merge(base_tokens, our_tokens, their_tokens, interner.num_tokens());
     let mut merged: Vec<TextPart> = Vec::new();
     for part in parts {
         let clean = match part {

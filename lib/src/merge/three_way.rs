@@ -26,7 +26,7 @@ struct Change {
 pub(super) fn merge(base: &[Token], ours: &[Token], theirs: &[Token], items: u32) -> Vec<MergedPart> {
     let [mut our_changes, mut their_changes] =
         [ours, theirs].map(|side| changes(base, side, items).into_iter().peekable());
-    let mut parts = Parts::default();
+    let mut parts = WovenParts::default();
     // How far the base is told, and by how much each side is ahead of it there.
     let mut told = 0;
     let (mut our_shift, mut their_shift) = (0isize, 0isize);
@@ -74,9 +74,9 @@ pub(super) fn merge(base: &[Token], ours: &[Token], theirs: &[Token], items: u32
 
 /// The parts so far, with neighbours of one kind as one.
 #[derive(Default)]
-struct Parts(Vec<MergedPart>);
+struct WovenParts(Vec<MergedPart>);
 
-impl Parts {
+impl WovenParts {
     fn ours(&mut self, range: Range<usize>) {
         match self.0.last_mut() {
             _ if range.is_empty() => {}

@@ -1,8 +1,10 @@
 //! The git module against real repositories and the real git program.
 
+mod conflicts;
 mod crash;
 mod filters;
 mod land;
+mod loss_mutants;
 mod merge_check;
 mod objects;
 mod pack;
@@ -10,9 +12,11 @@ mod planning;
 mod rebuild;
 mod refs;
 mod repo;
+mod resolutions;
 mod restore;
 mod set_up;
 mod sparse;
+mod tiers;
 mod worktree;
 
 use std::ffi::OsStr;

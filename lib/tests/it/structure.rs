@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "text",
     "ids",
     "redact",
@@ -21,6 +21,7 @@ const ORDER: [&str; 26] = [
     "progress",
     "schedule",
     "merge",
+    "queue",
     "route",
     "clock",
     "confined_fs",
@@ -312,6 +313,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod plan;
     pub mod process;
     pub mod progress;
+    pub mod queue;
     pub mod record;
     pub mod redact;
     pub mod route;

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
+use pleach::ids::RepoPath;
+use pleach::merge::{MergeOrigin, ResolvedHunk, Tier};
 use pleach::trailer::{CommitMessage, TurnFacts};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -127,6 +129,28 @@ fn messages_survive_a_commit() {
         let listed = git(dir.path(), &["log", "-1", "--format=%(trailers:only,unfold)", commit.trim()], "");
         let ours: String = written.trailers.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
         assert_eq!(listed.trim_end(), ours.trim_end());
+    }
+}
+
+#[test]
+fn git_finds_the_trailers_of_a_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths: [&[u8]; 7] = [
+        b"src/a.rs",
+        b"a b",
+        b" edge  of\tblanks ",
+        b"#1=agent",
+        b"\"quoted\"\\",
+        "\u{e4}\u{2028}".as_bytes(),
+        b"\xff: \n\nx: y",
+    ];
+    let hunk =
+        |(at, path): (usize, &&[u8])| ResolvedHunk { path: RepoPath::new(*path), hunk: at, source: Tier::Tokens };
+    let origin = MergeOrigin { tier: Tier::Structural, resolved: paths.iter().enumerate().map(hunk).collect() };
+    for body in nasty_bodies() {
+        let written = CommitMessage { subject: "Merge task".into(), body, trailers: origin.trailers() };
+        assert_eq!(parsed_by_git(dir.path(), &written.write()), written.trailers);
+        assert_eq!(MergeOrigin::read(&CommitMessage::read(&written.write())), Some(origin.clone()));
     }
 }
 

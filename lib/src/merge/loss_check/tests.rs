@@ -83,7 +83,8 @@ impl<'a> Merge<'a> {
             theirs: SideChanges { files: contents.changes(base, theirs), renames: names(self.renames[1]) },
             merged: contents.changes(base, merged),
         };
-        let Ok(findings) = find_losses(&changes, |key| contents.read(key));
+        let Ok(LossFindings { wrong: findings, .. }) =
+            find_losses(&changes, &LossExemptions::default(), |key| contents.read(key));
         findings.iter().map(ToString::to_string).collect()
     }
 

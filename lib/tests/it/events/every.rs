@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{
-    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictedPath,
-    ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind, HumanInteraction, Landed,
-    Landing, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch, ParallelBranchCompleted,
-    ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged, PipelineCancelled,
-    PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded, Resumed, RetryAt,
-    Route, RunStarted, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskLanded,
-    TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode, WorktreeCreated,
-    WorktreeMergeConflict, WorktreeMerged,
+    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictKind,
+    ConflictedPath, ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind,
+    HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch,
+    ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged,
+    PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded,
+    Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status,
+    StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode,
+    WorktreeCreated, WorktreeMergeConflict, WorktreeMerged,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -452,7 +452,7 @@ fn parallel() -> Vec<Event> {
     let branch = |id: &str, read_only| ParallelBranch { context: context(id), node_id: node(id), read_only };
     let path = ConflictedPath {
         path: "src/a.rs".into(),
-        kind: "modify/delete".into(),
+        kind: ConflictKind::ModifyDelete,
         base: Some(commit(1)),
         ours: None,
         theirs: Some(commit(3)),

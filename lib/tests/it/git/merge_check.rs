@@ -7,20 +7,21 @@ use pleach::git::{
     self, BlobId, Durability, EntryKind, LossyMerge, MergeCheckError, MergeError, Repo, TreeEdit, TreeId,
     check_merge_result,
 };
+use pleach::merge::LossExemptions;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use super::Sandbox;
 
 /// Paths, and what is there.
-type Files = BTreeMap<String, (EntryKind, Vec<u8>)>;
+pub(super) type Files = BTreeMap<String, (EntryKind, Vec<u8>)>;
 
-fn files(texts: &[(&str, &str)]) -> Files {
+pub(super) fn files(texts: &[(&str, &str)]) -> Files {
     texts.iter().map(|(path, text)| ((*path).to_owned(), (EntryKind::File, text.as_bytes().to_vec()))).collect()
 }
 
 /// An empty repository with settings.
-fn repository(settings: &[(&str, &str)]) -> (Sandbox, Repo) {
+pub(super) fn repository(settings: &[(&str, &str)]) -> (Sandbox, Repo) {
     let sandbox = Sandbox::empty();
     sandbox.git(".", &["init", "-q", "-b", "main", "repo"]);
     sandbox.commit("repo", "start");
@@ -31,7 +32,7 @@ fn repository(settings: &[(&str, &str)]) -> (Sandbox, Repo) {
     (sandbox, repo)
 }
 
-fn write(repo: &Repo, files: &Files) -> TreeId {
+pub(super) fn write(repo: &Repo, files: &Files) -> TreeId {
     let mut writer = repo.writer();
     let edits: Vec<TreeEdit> = files
         .iter()
@@ -49,16 +50,16 @@ fn write(repo: &Repo, files: &Files) -> TreeId {
 }
 
 /// Three trees, and what git makes of them.
-struct Merge<'a> {
+pub(super) struct Merge<'a> {
     repo: &'a Repo,
     sides: [Files; 3],
-    trees: [TreeId; 3],
-    merged: TreeId,
+    pub trees: [TreeId; 3],
+    pub merged: TreeId,
 }
 
 impl<'a> Merge<'a> {
     /// None where they conflict.
-    fn try_new(repo: &'a Repo, sides: [Files; 3]) -> Option<Self> {
+    pub fn try_new(repo: &'a Repo, sides: [Files; 3]) -> Option<Self> {
         let trees = sides.each_ref().map(|files| write(repo, files));
         let [base, ours, theirs] = trees;
         match git::merge::merge_trees(repo, base, ours, theirs) {
@@ -73,10 +74,10 @@ impl<'a> Merge<'a> {
     }
 
     /// What is wrong with a result, a line each.
-    fn findings(&self, merged: TreeId) -> Vec<String> {
+    pub fn findings(&self, merged: TreeId) -> Vec<String> {
         let [base, ours, theirs] = self.trees;
-        match check_merge_result(self.repo, base, ours, theirs, merged) {
-            Ok(()) => Vec::new(),
+        match check_merge_result(self.repo, base, ours, theirs, merged, &LossExemptions::default()) {
+            Ok(_) => Vec::new(),
             Err(MergeCheckError::Loss(LossyMerge { findings })) => findings.iter().map(ToString::to_string).collect(),
             Err(error) => panic!("{error}"),
         }
@@ -179,7 +180,8 @@ fn changes_of_every_kind_pass_and_their_mutants_do_not() {
     assert_eq!(edited("new/name", &|text| format!("{text}line 15\n")), back);
     let lost = merge.findings_of(|files| files.get_mut("run").unwrap().0 = EntryKind::File);
     assert_eq!(lost, ["`run`: the mode is not that of the target"]);
-    let words = check_merge_result(&repo, merge.trees[0], merge.trees[1], merge.trees[2], merge.trees[1]).unwrap_err();
+    let [base, ours, theirs] = merge.trees;
+    let words = check_merge_result(&repo, base, ours, theirs, ours, &LossExemptions::default()).unwrap_err();
     assert!(words.to_string().starts_with("the merge result is wrong: `added`: the file of the branch"), "{words}");
 }
 
@@ -238,22 +240,22 @@ fn new_files_follow_a_renamed_directory() {
 
 /// What happens to one file: to which of its lines on which side, and whether a side renames or removes it.
 #[derive(Debug, Clone)]
-struct FileFate {
+pub(super) struct FileFate {
     /// A place, whether theirs is the side, and what it does there: 0 replaces, 1 adds, 2 removes.
-    edits: Vec<(usize, bool, u8)>,
+    pub edits: Vec<(usize, bool, u8)>,
     /// 0 and 1: ours or theirs renames it; 2 and 3: ours or theirs removes it.
-    whole: Option<u8>,
+    pub whole: Option<u8>,
 }
 
 const LINES: usize = 30;
 
-fn fates() -> impl Strategy<Value = Vec<FileFate>> {
+pub(super) fn fates() -> impl Strategy<Value = Vec<FileFate>> {
     let edit = (0..LINES / 3, any::<bool>(), 0..3u8);
     let fate = (proptest::collection::vec(edit, 0..5), proptest::option::weighted(0.5, 0..4u8));
     proptest::collection::vec(fate.prop_map(|(edits, whole)| FileFate { edits, whole }), 1..4)
 }
 
-fn sides(fates: &[FileFate]) -> [Files; 3] {
+pub(super) fn sides(fates: &[FileFate]) -> [Files; 3] {
     let mut sides = [const { Files::new() }; 3];
     for (number, fate) in fates.iter().enumerate() {
         let base: Vec<String> = (0..LINES).map(|line| format!("{number}: {line}\n")).collect();
@@ -279,7 +281,7 @@ fn sides(fates: &[FileFate]) -> [Files; 3] {
     sides
 }
 
-fn config() -> ProptestConfig {
+pub(super) fn config() -> ProptestConfig {
     let usual = ProptestConfig::default();
     ProptestConfig { cases: usual.cases / 4, failure_persistence: None, ..usual }
 }

@@ -1,0 +1,280 @@
+//! What git could not merge, tried file by file without an agent: made again by a command, resolved as before, merged word
+//! by word, merged by structure. What is left is shown between markers.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::resolutions::RecordedResolutions;
+use super::structural::StructuralMerge;
+use crate::config::DerivedRules;
+use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId, Writer};
+use crate::ids::RepoPath;
+use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, learn, marked_text};
+use crate::workspace;
+
+/// What may be tried.
+#[derive(Debug, Clone)]
+pub struct TierOptions {
+    /// The highest tier; with [`Tier::Clean`] conflicts are only marked.
+    pub limit: Tier,
+    /// The files that are made by commands.
+    pub derived: DerivedRules,
+    /// The program that merges by structure.
+    pub structural: Option<StructuralMerge>,
+    /// What was resolved before, where that is not what the repository has recorded.
+    pub resolutions: Option<RecordedResolutions>,
+    /// What the sides are called where they are left in conflict.
+    pub labels: ConflictLabels,
+}
+
+impl Default for TierOptions {
+    fn default() -> Self {
+        Self {
+            limit: Tier::Derived,
+            derived: DerivedRules::default(),
+            structural: None,
+            resolutions: None,
+            labels: ConflictLabels::default(),
+        }
+    }
+}
+
+/// What became of a conflict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TierResult {
+    /// The merged files: what was resolved is in, what is left is marked.
+    pub tree: TreeId,
+    /// The highest tier that was needed.
+    pub tier: Tier,
+    /// What was resolved, and how.
+    pub resolved: Vec<ResolvedHunk>,
+    /// What must be run in the merged files, before anything else looks at them.
+    pub derived: Vec<DerivedRun>,
+    /// The files that are still in conflict.
+    pub remaining: Vec<ConflictedFile>,
+    /// How long each tier took.
+    pub spent: BTreeMap<Tier, Duration>,
+}
+
+/// A command that makes files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivedRun {
+    /// The files that were in conflict.
+    pub paths: Vec<RepoPath>,
+    /// The command.
+    pub command: String,
+}
+
+/// Why a conflict could not even be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum TierError {
+    /// git failed.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// Temporary files could not be written.
+    #[error(transparent)]
+    Workspace(#[from] workspace::Error),
+}
+
+/// Resolves what can be resolved of the conflict that merging the changes from `base` to `theirs` into `ours` has.
+pub fn resolve_conflict(
+    repo: &Repo,
+    base: TreeId,
+    ours: TreeId,
+    theirs: TreeId,
+    conflict: &Conflict,
+    options: &TierOptions,
+) -> Result<TierResult, TierError> {
+    let loaded = match &options.resolutions {
+        Some(_) => None,
+        None => Some(RecordedResolutions::load(repo)?),
+    };
+    let recorded = options.resolutions.as_ref().or(loaded.as_ref()).filter(|_| options.limit >= Tier::Recorded);
+    let mut run = TierRun {
+        repo,
+        options,
+        recorded,
+        writer: repo.writer(),
+        edits: Vec::new(),
+        result: TierResult {
+            tree: conflict.marked,
+            tier: Tier::Clean,
+            resolved: Vec::new(),
+            derived: Vec::new(),
+            remaining: Vec::new(),
+            spent: BTreeMap::new(),
+        },
+    };
+    for file in &conflict.files {
+        if run.derive(file) || run.take_same(file, [base, ours, theirs])? || run.merge_lines(file, conflict.marked)? {
+            continue;
+        }
+        run.result.remaining.push(file.clone());
+    }
+    let TierRun { mut writer, edits, mut result, .. } = run;
+    if !edits.is_empty() {
+        result.tree = writer.tree(Some(conflict.marked), &edits)?;
+        writer.flush()?;
+    }
+    Ok(result)
+}
+
+/// The texts of both sides, and how each hunk in conflict was resolved so far.
+struct OpenFile {
+    path: RepoPath,
+    texts: [Vec<u8>; 3],
+    merge: TextMerge,
+    chosen: Vec<Option<(Tier, Vec<u8>)>>,
+}
+
+impl OpenFile {
+    fn is_open(&self) -> bool {
+        self.chosen.iter().any(Option::is_none)
+    }
+
+    /// The merge with what was chosen.
+    fn merged(&self) -> TextMerge {
+        let mut chosen = self.chosen.iter();
+        self.merge.clone().resolved(|_| chosen.next().and_then(|chosen| Some(chosen.as_ref()?.1.clone())))
+    }
+}
+
+struct TierRun<'a> {
+    repo: &'a Repo,
+    options: &'a TierOptions,
+    recorded: Option<&'a RecordedResolutions>,
+    writer: Writer,
+    edits: Vec<TreeEdit>,
+    result: TierResult,
+}
+
+impl TierRun<'_> {
+    /// Takes the target's file, if a command makes it again.
+    fn derive(&mut self, file: &ConflictedFile) -> bool {
+        let begun = Instant::now();
+        let command = self.options.derived.command_of(&file.path).filter(|_| self.options.limit >= Tier::Derived);
+        let Some(command) = command.map(str::to_owned) else { return false };
+        let path = file.path.clone();
+        self.edits.push(match file.ours {
+            Some(ConflictSide { mode, id }) => TreeEdit::Put(path.clone(), mode, id),
+            None => TreeEdit::Remove(path.clone()),
+        });
+        match self.result.derived.iter_mut().find(|run| run.command == command) {
+            Some(run) => run.paths.push(path.clone()),
+            None => self.result.derived.push(DerivedRun { paths: vec![path.clone()], command }),
+        }
+        self.resolved(path, 0, Tier::Derived);
+        self.spent(Tier::Derived, begun);
+        true
+    }
+
+    /// Takes what both sides have made of a file, if that is the same.
+    fn take_same(&mut self, file: &ConflictedFile, trees: [TreeId; 3]) -> Result<bool, git::Error> {
+        let mut found = Vec::new();
+        for tree in trees {
+            found.push(self.repo.tree_entry(tree, &file.path)?.map(|entry| (entry.kind, entry.id)));
+        }
+        let is_same = found[1] == found[2] && found[1] != found[0];
+        let Some((kind, id)) = found[1].filter(|_| is_same) else { return Ok(false) };
+        self.edits.push(TreeEdit::Put(file.path.clone(), kind, id));
+        Ok(true)
+    }
+
+    /// Merges a file both sides have lines of. False if something of it is left in conflict.
+    fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, TierError> {
+        let Some(mut open) = self.open(file)? else { return Ok(false) };
+        // git's lines are in conflict where ours are not, and nothing may be made of that.
+        if open.chosen.is_empty() && self.options.limit < Tier::Tokens {
+            return Ok(false);
+        }
+        self.choose(&mut open)?;
+        let text = if open.is_open() { self.by_structure(&mut open)? } else { open.merged().clean() };
+        let kind = self.repo.tree_entry(marked, &file.path)?.map_or(EntryKind::File, |entry| entry.kind);
+        let shown = text.as_ref().map_or_else(|| marked_text(&open.merged(), &self.options.labels), Clone::clone);
+        let blob = self.writer.blob(&shown)?;
+        self.edits.push(TreeEdit::Put(file.path.clone(), kind, blob));
+        if open.chosen.is_empty() {
+            self.result.tier = self.result.tier.max(Tier::Tokens);
+        }
+        for (at, chosen) in open.chosen.iter().enumerate() {
+            if let Some((source, _)) = chosen {
+                self.resolved(open.path.clone(), at + 1, *source);
+            }
+        }
+        Ok(text.is_some())
+    }
+
+    /// The texts of a file that has lines on both sides.
+    fn open(&self, file: &ConflictedFile) -> Result<Option<OpenFile>, git::Error> {
+        let is_text = |side: ConflictSide| matches!(side.mode, EntryKind::File | EntryKind::Executable);
+        let sides = [file.base, file.ours, file.theirs];
+        let has_both = file.ours.is_some() && file.theirs.is_some();
+        if !file.kind.is_of_lines() || !has_both || !sides.into_iter().flatten().all(is_text) {
+            return Ok(None);
+        }
+        let mut texts = [const { Vec::new() }; 3];
+        for (text, side) in texts.iter_mut().zip(sides) {
+            if let Some(side) = side {
+                *text = self.repo.blob(side.id)?;
+            }
+        }
+        let merge = TextMerge::lines(&texts[0], &texts[1], &texts[2]);
+        let chosen = vec![None; merge.conflicts().count()];
+        Ok(Some(OpenFile { path: file.path.clone(), texts, merge, chosen }))
+    }
+
+    /// Resolves each hunk as it was before, or word by word.
+    fn choose(&mut self, open: &mut OpenFile) -> Result<(), git::Error> {
+        let begun = Instant::now();
+        for (hunk, chosen) in open.merge.conflicts().zip(&mut open.chosen) {
+            if let Some(recorded) = self.recorded {
+                *chosen = recorded.find(self.repo, &open.path, hunk)?.map(|text| (Tier::Recorded, text));
+            }
+        }
+        self.spent(Tier::Recorded, begun);
+        if self.options.limit < Tier::Tokens {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        for (hunk, chosen) in open.merge.conflicts().zip(&mut open.chosen) {
+            if chosen.is_none() {
+                *chosen = hunk.by_tokens().map(|text| (Tier::Tokens, text));
+            }
+        }
+        self.spent(Tier::Tokens, begun);
+        Ok(())
+    }
+
+    /// Resolves the hunks that are left by merging the whole file by its structure. What was chosen for others stays, where
+    /// the result has all lines around them.
+    fn by_structure(&mut self, open: &mut OpenFile) -> Result<Option<Vec<u8>>, workspace::Error> {
+        let Some(program) = self.options.structural.as_ref().filter(|_| self.options.limit >= Tier::Structural) else {
+            return Ok(None);
+        };
+        let begun = Instant::now();
+        let merged = program.merge(&open.path, open.texts.each_ref().map(Vec::as_slice))?;
+        self.spent(Tier::Structural, begun);
+        let Some(merged) = merged else { return Ok(None) };
+        let mut chosen = open.chosen.clone();
+        for (hunk, text) in learn(&open.merge, &merged) {
+            chosen[hunk - 1].get_or_insert((Tier::Structural, text));
+        }
+        if chosen.iter().all(Option::is_some) {
+            open.chosen = chosen;
+            return Ok(open.merged().clean());
+        }
+        // Lines beside the hunks changed as well: it is one result, or none.
+        open.chosen = Vec::new();
+        self.resolved(open.path.clone(), 0, Tier::Structural);
+        Ok(Some(merged))
+    }
+
+    fn resolved(&mut self, path: RepoPath, hunk: usize, source: Tier) {
+        self.result.tier = self.result.tier.max(source);
+        self.result.resolved.push(ResolvedHunk { path, hunk, source });
+    }
+
+    fn spent(&mut self, tier: Tier, since: Instant) {
+        *self.result.spent.entry(tier).or_default() += since.elapsed();
+    }
+}
