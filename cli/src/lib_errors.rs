@@ -3,10 +3,12 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use pleach::engine::ad_hoc::{NoAdHocTask, StoreError};
 use pleach::engine::tree::{self, progress};
-use pleach::ids::SessionId;
+use pleach::ids::{SessionId, TaskId};
+use pleach::plan::ad_hoc::AdHocError;
 use pleach::plan::diagnostic::Severity;
-use pleach::text::{first_line, shell_word};
+use pleach::text::{closest, first_line, shell_word};
 use pleach::workspace::{LockError, LockHolder};
 use pleach::{engine, git, record, trust, workspace};
 
@@ -107,6 +109,40 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         )),
         Error::Name(_) => plain(Code::NameInvalid, error),
         Error::Unasked(_) => plain(Code::TrustMissing, error).hint("run the same command again to be asked"),
+    }
+}
+
+/// An error of the refs of ad-hoc tasks.
+pub fn of_store(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Git(error) => of_git(error),
+        StoreError::Secret(error) => of_engine(error),
+        StoreError::Task(AdHocError::Empty) => {
+            plain(Code::TaskEmpty, error).hint("say what is to be done: `pleach task new \"Fix the login\"`")
+        }
+        StoreError::Task(AdHocError::Pattern(..)) => {
+            plain(Code::PatternInvalid, error).hint("write --touches as a path or a glob from the root: `src/**/*.rs`")
+        }
+        StoreError::Task(_) | StoreError::Unreadable { .. } => plain(Code::TaskUnreadable, error)
+            .hint("`git log -p REF` shows its history; `git update-ref -d REF` drops it"),
+    }
+}
+
+/// An id that names no task, or several.
+pub fn of_no_task(error: NoAdHocTask) -> Failure {
+    match &error {
+        NoAdHocTask::Store(error) => of_store(error),
+        NoAdHocTask::Ambiguous { .. } => plain(Code::TaskIdAmbiguous, &error).hint("give more of its id"),
+        NoAdHocTask::Unknown { known, .. } if known.is_empty() => {
+            plain(Code::NoSuchTask, &error).hint("there is none yet; `pleach task new \"…\"` makes one")
+        }
+        NoAdHocTask::Unknown { given, known } => {
+            let hint = match closest(given, known.iter().map(TaskId::as_str)) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "`pleach task list --all` shows what there is".to_owned(),
+            };
+            plain(Code::NoSuchTask, &error).hint(hint)
+        }
     }
 }
 

@@ -162,6 +162,20 @@ text_id!(
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 );
 
+/// What the id of an ad-hoc task begins with.
+pub(crate) const AD_HOC: &str = "task-";
+
+/// Length of what follows it.
+pub(crate) const AD_HOC_LEN: usize = 6;
+
+impl TaskId {
+    /// Whether it is the id of an ad-hoc task: `task-` and 6 characters of lower-case base32.
+    pub fn is_ad_hoc(&self) -> bool {
+        let own = self.as_str().strip_prefix(AD_HOC);
+        own.is_some_and(|own| own.len() == AD_HOC_LEN && own.bytes().all(|byte| BASE32.contains(&byte)))
+    }
+}
+
 impl PipelineName {
     /// The name of a graph: `digraph test_git` is `test-git`.
     pub fn of_graph(identifier: &str) -> Result<Self, InvalidId> {

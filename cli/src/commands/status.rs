@@ -159,13 +159,13 @@ fn all(
         picture.locks.push(pleach::engine::tree::target_lock(&ground.target));
     }
     picture.invalid = withered.iter().any(|tree| tree.invalid);
-    picture.files = grown.iter().map(|grown| grown.file.place.clone()).collect();
+    picture.files = grown.iter().filter_map(|grown| grown.file.place.clone()).collect();
     let trees: Vec<TreeView<'_>> = ground
         .into_iter()
         .flat_map(|ground| {
             let sessions = || open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
             grown.iter().map(move |grown| {
-                let running = running(sessions(), &ground.target, &grown.file.path);
+                let running = running(sessions(), &ground.target, &grown.file.name);
                 TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running }
             })
         })

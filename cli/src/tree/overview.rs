@@ -8,6 +8,7 @@ use pleach::ids::{BranchName, TaskId};
 use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
 use pleach::schedule::ScheduleOptions;
+use pleach::step::TreeName;
 use pleach::text::{closest, listed};
 use pleach::workspace::{Lock, LockHolder};
 
@@ -89,7 +90,7 @@ impl TreeContext {
             repo: &self.place.repo,
             repo_name: &self.place.name,
             tree: &file.tree,
-            path: &file.path,
+            name: &file.name,
             target: &self.target,
             branch_prefix: &self.place.branch_prefix,
             base_branch: self.base.as_ref(),
@@ -139,7 +140,7 @@ impl TreeContext {
     }
 
     fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
-        let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
+        let progress = reader.read(&file.name).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
         let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
         Ok(TreeWithProgress { file, progress: progress.map_err(|error| of_tree(&error))? })
@@ -156,7 +157,7 @@ impl TreeContext {
         let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
         for withered in withered.into_iter().map(Some).chain(unnamed) {
             let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
-            let progress = reader.read(path).map_err(|error| of_tree(&error.into()))?;
+            let progress = reader.read(&TreeName::File(path.to_owned())).map_err(|error| of_tree(&error.into()))?;
             worked.push(TreeHistory { progress, file: None, withered });
         }
         if let Some(task) = task {
@@ -189,7 +190,7 @@ fn no_single_tree(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTr
         let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
         return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);
     }
-    let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
+    let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| file.name.to_string()), 5);
     let with_task: Vec<&TreeFile> = files.iter().copied().filter(|file| file.tree.node(task).is_some()).collect();
     if !with_task.is_empty() {
         let message = format!("several trees have a task `{task}`: {}", paths(&with_task));
