@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use pleach::event::TaskOf;
 use pleach::ids::TaskId;
+use pleach::step::TreeName;
 use pleach::text::shell_word;
 
 use crate::globals::Globals;
@@ -88,6 +90,14 @@ pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) 
         line.push_str(&format!(" --tree {}", path_word(&shortened(&real(tree), &dir))));
     }
     line
+}
+
+/// The command that resumes a task, and the tree it is about.
+pub fn resume_task(task: &TaskOf) -> (String, Option<PathBuf>) {
+    match TreeName::of(&task.tree) {
+        TreeName::File(path) => ("gardener".to_owned(), Some(path.into())),
+        TreeName::Tasks => (format!("task start {}", task.id), None),
+    }
 }
 
 /// Rewrites the commands in a text so that they work where pleach was started.

@@ -44,7 +44,7 @@ pub struct InspectArgs {
 }
 
 pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::find(globals)?;
+    let ground = TreeContext::for_task(globals, Some(&args.task))?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     show(globals, &ground, &grown, &args.task)?;
     Ok(Exit::Done)

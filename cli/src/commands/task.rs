@@ -8,6 +8,9 @@ mod show;
 mod start;
 mod worktree;
 
+pub use list::table;
+pub use show::show;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};

@@ -1,5 +1,6 @@
 //! Which file holds the tree.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
 use pleach::ids::RepoPath;
+use pleach::plan::ad_hoc::{AdHocTask, tree_of};
 use pleach::plan::tree::TaskTree;
 use pleach::step::TreeName;
 
@@ -35,6 +37,17 @@ pub struct TreeFile {
     pub stamp: Option<Stamp>,
     /// Whether the commit at HEAD has it.
     pub tracked: bool,
+}
+
+impl TreeFile {
+    /// The tree of an ad-hoc task, which has no file.
+    pub fn of_task(task: &AdHocTask) -> Result<Self, Failure> {
+        let (tree, text) = tree_of(&[task], &[], &BTreeMap::new()).map_err(|errors| {
+            let why = errors.first().map(ToString::to_string).unwrap_or_default();
+            Failure::new(Code::TreeInvalid, format!("{} cannot be used: {why}", task.id))
+        })?;
+        Ok(Self { tree: Arc::new(tree), text, name: TreeName::Tasks, place: None, stamp: None, tracked: false })
+    }
 }
 
 /// Finds and reads the tree: the one asked for, or the one that is where trees usually are.

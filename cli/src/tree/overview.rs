@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{Marking, as_merged_now, target_lock};
 use pleach::ids::{BranchName, TaskId};
+use pleach::plan::ad_hoc::AdHocTask;
 use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
 use pleach::schedule::ScheduleOptions;
@@ -17,7 +19,7 @@ use super::plan::{limits, target};
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::of_tree;
+use crate::lib_errors::{of_store, of_tree};
 use crate::session::Place;
 use crate::settings::{self, Settings};
 
@@ -33,6 +35,8 @@ pub struct TreeContext {
     pub limits: ScheduleOptions,
     base: Option<BranchName>,
     dir: PathBuf,
+    /// The ad-hoc task that is meant, which has no file.
+    ad_hoc: Option<AdHocTask>,
 }
 
 /// A tree and what happened to it.
@@ -76,7 +80,19 @@ impl TreeContext {
     pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Self {
         let config = &settings.resolved.config;
         let (limits, base) = (limits(config), config.tree.base_branch.clone());
-        Self { settings, place, target, limits, base, dir: globals.dir.clone() }
+        Self { settings, place, target, limits, base, dir: globals.dir.clone(), ad_hoc: None }
+    }
+
+    /// As [`TreeContext::find`], for a task: an ad-hoc task is looked at on its own target.
+    pub fn for_task(globals: &Globals, task: Option<&TaskId>) -> Result<Self, Failure> {
+        let Some(task) = task.filter(|task| task.is_ad_hoc()) else { return Self::find(globals) };
+        let settings = settings::load_for(globals, &globals.dir)?;
+        let place = Place::find(&globals.dir, None, &settings)?;
+        let Some(found) = TaskStore::new(&place.repo).get(task).map_err(|error| of_store(&error))? else {
+            return Self::find(globals);
+        };
+        let target = found.task.target.clone();
+        Ok(Self { ad_hoc: Some(found.task), ..Self::on(globals, settings, place, target) })
     }
 
     /// A reader of what happened to trees.
@@ -109,8 +125,12 @@ impl TreeContext {
         reader: &mut ProgressReader,
     ) -> Result<(Vec<TreeWithProgress>, Vec<BrokenTree>), Failure> {
         let repo = &self.place.repo;
-        if let Some(asked) = asked {
-            let file = read(&self.dir.join(asked), repo)?;
+        let file = match (asked, &self.ad_hoc) {
+            (Some(asked), _) => Some(read(&self.dir.join(asked), repo)?),
+            (None, Some(task)) => Some(TreeFile::of_task(task)?),
+            (None, None) => None,
+        };
+        if let Some(file) = file {
             return Ok((vec![self.grown(file, reader)?], Vec::new()));
         }
         let root = repo.workdir().unwrap_or(&self.dir).to_owned();
@@ -155,6 +175,11 @@ impl TreeContext {
         let of_grown =
             |grown: TreeWithProgress| TreeHistory { progress: grown.progress, file: Some(grown.file), withered: None };
         let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
+        if asked.is_none() && self.ad_hoc.is_none() {
+            let progress = reader.read(&TreeName::Tasks).map_err(|error| of_tree(&error.into()))?;
+            let any = progress.tasks().next().is_some();
+            worked.extend(any.then_some(TreeHistory { progress, file: None, withered: None }));
+        }
         for withered in withered.into_iter().map(Some).chain(unnamed) {
             let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
             let progress = reader.read(&TreeName::File(path.to_owned())).map_err(|error| of_tree(&error.into()))?;
