@@ -179,6 +179,16 @@ codes! {
     QueueLocked "queue-locked" Locked "another process works the merge queue"
     QueueDamaged "queue-damaged" Environment "the merge queue cannot be read"
 
+    // Ad-hoc tasks.
+    TaskIdAmbiguous "task-id-ambiguous" Usage "several tasks begin with this id"
+    TaskEmpty "task-empty" Usage "the text of a task is empty or not UTF-8"
+    TaskBlocked "task-blocked" WorkFailed "a task waits for others that have not landed"
+    TaskCancelled "task-cancelled" Usage "the task was cancelled"
+    TaskLanded "task-landed" Usage "the task has landed"
+    TaskUnreadable "task-unreadable" Environment "the ref of a task cannot be read"
+    TargetDiffers "target-differs" Usage "a task depends on one that lands on another branch"
+    PatternInvalid "pattern-invalid" Usage "a pattern of paths cannot be used"
+
     // Making trees.
     SpecUnreadable "spec-unreadable" Usage "a spec cannot be read"
     SpecInvalid "spec-invalid" Usage "a spec has no tasks, or errors"

@@ -3,11 +3,14 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use pleach::engine::ad_hoc::{NoAdHocTask, StoreError};
+use pleach::engine::merging::TierError;
 use pleach::engine::queue::QueueError;
 use pleach::engine::tree::{self, progress};
-use pleach::ids::SessionId;
+use pleach::ids::{SessionId, TaskId};
+use pleach::plan::ad_hoc::AdHocError;
 use pleach::plan::diagnostic::Severity;
-use pleach::text::{first_line, shell_word};
+use pleach::text::{closest, first_line, shell_word};
 use pleach::workspace::{LockError, LockHolder};
 use pleach::{engine, git, record, trust, workspace};
 
@@ -111,6 +114,40 @@ pub fn of_tree(error: &tree::Error) -> Failure {
     }
 }
 
+/// An error of the refs of ad-hoc tasks.
+pub fn of_store(error: &StoreError) -> Failure {
+    match error {
+        StoreError::Git(error) => of_git(error),
+        StoreError::Secret(error) => of_engine(error),
+        StoreError::Task(AdHocError::Empty) => {
+            plain(Code::TaskEmpty, error).hint("say what is to be done: `pleach task new \"Fix the login\"`")
+        }
+        StoreError::Task(AdHocError::Pattern(..)) => {
+            plain(Code::PatternInvalid, error).hint("write --touches as a path or a glob from the root: `src/**/*.rs`")
+        }
+        StoreError::Task(_) | StoreError::Unreadable { .. } => plain(Code::TaskUnreadable, error)
+            .hint("`git log -p REF` shows its history; `git update-ref -d REF` drops it"),
+    }
+}
+
+/// An id that names no task, or several.
+pub fn of_no_task(error: NoAdHocTask) -> Failure {
+    match &error {
+        NoAdHocTask::Store(error) => of_store(error),
+        NoAdHocTask::Ambiguous { .. } => plain(Code::TaskIdAmbiguous, &error).hint("give more of its id"),
+        NoAdHocTask::Unknown { known, .. } if known.is_empty() => {
+            plain(Code::NoSuchTask, &error).hint("there is none yet; `pleach task new \"…\"` makes one")
+        }
+        NoAdHocTask::Unknown { given, known } => {
+            let hint = match closest(given, known.iter().map(TaskId::as_str)) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "`pleach task list --all` shows what there is".to_owned(),
+            };
+            plain(Code::NoSuchTask, &error).hint(hint)
+        }
+    }
+}
+
 /// The branch of a task was moved or removed.
 fn of_task_branch(error: &workspace::Error) -> Failure {
     let hint = match error {
@@ -133,6 +170,8 @@ pub fn of_queue(error: &QueueError) -> Failure {
         QueueError::Git(error) => of_git(error),
         QueueError::Workspace(error) => of_workspace(error),
         QueueError::Session(error) => of_engine(error),
+        QueueError::Tier(TierError::Git(error)) => of_git(error),
+        QueueError::Tier(TierError::Workspace(error)) => of_workspace(error),
         QueueError::Lock(held @ LockError::Held { .. }) => {
             plain(Code::QueueLocked, held).hint("wait until it ends: what is in the queue is merged by it")
         }

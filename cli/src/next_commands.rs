@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use pleach::event::TaskOf;
 use pleach::ids::TaskId;
+use pleach::step::TreeName;
 use pleach::text::shell_word;
 
 use crate::globals::Globals;
@@ -90,11 +92,19 @@ pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) 
     line
 }
 
+/// The command that resumes a task, and the tree it is about.
+pub fn resume_task(task: &TaskOf) -> (String, Option<PathBuf>) {
+    match TreeName::of(&task.tree) {
+        TreeName::File(path) => ("gardener".to_owned(), Some(path.into())),
+        TreeName::Tasks => (format!("task start {}", task.id), None),
+    }
+}
+
 /// Rewrites the commands in a text so that they work where pleach was started.
-pub fn with_location(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
+pub fn with_location(globals: &Globals, dir: &Path, tree: Option<&Path>, text: &str) -> String {
     let command = |quoted: &str| match quoted.split_once(' ')? {
         ("pleach", command) if ["reset", "skip", "inspect"].contains(&command.split(' ').next()?) => {
-            Some(about(globals, dir, command, Some(tree)))
+            Some(about(globals, dir, command, tree))
         }
         ("pleach", command) => Some(about(globals, dir, command, None)),
         // What is to be done in several checkouts is done in each.
@@ -193,8 +203,11 @@ mod tests {
         let text = "merge `main` (`git switch b`, `git merge main`), or `pleach reset T1`; `pleach rm --force x`, or \
                     take it with `git -C /there merge abc`, `git switch --detach`";
         let expected = r"merge `main` (`git -C 'it'\''s' switch b`, `git -C 'it'\''s' merge main`), or `pleach -C 'it'\''s' reset T1 --tree tree.json`; `pleach -C 'it'\''s' rm --force x`, or take it with `git -C /there merge abc`, `git switch --detach`";
-        assert_eq!(with_location(&globals, &globals.dir, tree, text), expected);
+        assert_eq!(with_location(&globals, &globals.dir, Some(tree), text), expected);
         let there = Globals { here: globals.dir.clone(), ..globals };
-        assert_eq!(with_location(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");
+        assert_eq!(
+            with_location(&there, &there.dir, Some(tree), "`git switch b` or `main`"),
+            "`git switch b` or `main`"
+        );
     }
 }

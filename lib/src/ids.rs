@@ -174,6 +174,20 @@ text_id!(
     |text| text.len() == ENTRY_ID_LEN && text.bytes().all(|b| CROCKFORD.contains(&b))
 );
 
+/// What the id of an ad-hoc task begins with.
+pub(crate) const AD_HOC: &str = "task-";
+
+/// Length of what follows it.
+pub(crate) const AD_HOC_LEN: usize = 6;
+
+impl TaskId {
+    /// Whether it is the id of an ad-hoc task: `task-` and 6 characters of lower-case base32.
+    pub fn is_ad_hoc(&self) -> bool {
+        let own = self.as_str().strip_prefix(AD_HOC);
+        own.is_some_and(|own| own.len() == AD_HOC_LEN && own.bytes().all(|byte| BASE32.contains(&byte)))
+    }
+}
+
 impl PipelineName {
     /// The name of a graph: `digraph test_git` is `test-git`.
     pub fn of_graph(identifier: &str) -> Result<Self, InvalidId> {

@@ -3,6 +3,7 @@
 use clap::{Arg, Args, Command};
 use pleach::engine::View;
 
+use crate::commands::task::TaskGround;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -27,6 +28,8 @@ struct Wanted {
     dir: Option<String>,
     sessions: bool,
     tasks: bool,
+    /// Those that have no tree.
+    ad_hoc: bool,
 }
 
 pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit, Failure> {
@@ -48,6 +51,12 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
                 }
                 _ => {}
             }
+        }
+    }
+    if wanted.ad_hoc {
+        for view in TaskGround::find(&globals, None)?.views()?.iter().filter(|view| view.status.is_open()) {
+            let name = pleach::step::shown_name(&view.task.name);
+            out.line(format!("{}\t{name}, {}", view.task.id, view.status))?;
         }
     }
     if wanted.tasks {
@@ -80,6 +89,8 @@ fn wanted(cli: &Command, words: &[String]) -> Wanted {
         } else if wanted.command.is_empty() {
             let Some(found) = cli.find_subcommand(word) else { return wanted };
             (wanted.command, command) = (found.get_name().to_owned(), found);
+        } else if let Some(found) = command.find_subcommand(word).filter(|_| positionals == 0) {
+            (wanted.command, command) = (format!("{} {}", wanted.command, found.get_name()), found);
         } else {
             positionals += 1;
         }
@@ -91,7 +102,10 @@ fn wanted(cli: &Command, words: &[String]) -> Wanted {
     if let Some(arg) = next.filter(|_| !wanted.command.is_empty()) {
         let id = arg.get_id().as_str();
         wanted.sessions = ["session", "sessions", "id"].contains(&id);
-        wanted.tasks = ["task", "id"].contains(&id);
+        let is_own = wanted.command.starts_with("task ");
+        wanted.tasks = ["task", "id"].contains(&id) && !is_own;
+        wanted.ad_hoc =
+            wanted.tasks && wanted.command != "garden" || is_own && ["task", "tasks", "depends"].contains(&id);
     }
     wanted
 }
@@ -141,6 +155,12 @@ mod tests {
         ] {
             let wanted = wanted_behind(line);
             assert_eq!((wanted.sessions, wanted.tasks), (sessions, tasks), "{line}");
+        }
+        for line in ["task show", "task start", "task start task-abcdef", "task new x --depends", "inspect", "status"] {
+            assert!(wanted_behind(line).ad_hoc, "{line}");
+        }
+        for line in ["task new", "task list", "garden --task", "worktree list", "task show task-abcdef"] {
+            assert!(!wanted_behind(line).ad_hoc, "{line}");
         }
         assert_eq!(wanted_behind("-C there diff").dir.as_deref(), Some("there"));
     }

@@ -44,7 +44,7 @@ pub struct InspectArgs {
 }
 
 pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::find(globals)?;
+    let ground = TreeContext::for_task(globals, Some(&args.task))?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     show(globals, &ground, &grown, &args.task)?;
     Ok(Exit::Done)
@@ -87,14 +87,14 @@ impl<'a> TaskView<'a> {
         };
         let (open, _) = View::open(repo).map_err(|error| of_engine(&error))?;
         let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
-        let running = running(sessions, &ground.target, &grown.file.path).remove(task);
+        let running = running(sessions, &ground.target, &grown.file.name).remove(task);
         Ok(Self { grown, task, state, branch, feedback, running, logs })
     }
 
     fn fields(&self, ground: &TreeContext) -> Vec<(&'static str, String)> {
         let node = self.grown.node(self.task);
         let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
-        fields.push(("tree", format!("{} on {}", self.grown.file.path, ground.target)));
+        fields.push(("tree", format!("{} on {}", self.grown.file.name.for_task(self.task), ground.target)));
         if let Some(parent) = &node.parent {
             fields.push(("part of", parent.to_string()));
         }
@@ -243,7 +243,7 @@ impl<'a> TaskView<'a> {
             json!({"type": test.kind.as_str(), "command": test.command, "framework": test.framework,
                 "timeout": test.timeout.unwrap_or(test_timeout).as_secs_f64()})
         });
-        document["tree"] = json!(self.grown.file.path);
+        document["tree"] = json!(self.grown.file.name.for_task(self.task));
         document["target"] = json!(ground.target);
         document["cut_off"] = json!(self.grown.progress.cut_off);
         document["description"] = json!(node.description);
@@ -266,7 +266,7 @@ impl<'a> TaskView<'a> {
 
 /// The branch of a task, unless it is that of another tree's task of the same name.
 fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
-    let (repo, tree) = (&ground.place.repo, grown.file.path.as_str());
+    let (repo, tree) = (&ground.place.repo, &grown.file.name);
     let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
     let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     let Some(tip) = repo.refs().find(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
@@ -279,7 +279,7 @@ fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> 
             // Before its first step only its session knows.
             None => View::open(repo).map_err(|error| of_engine(&error))?.0.into_iter().any(|(_, summary)| {
                 let of = summary.ok().and_then(|summary| summary.started.task);
-                of.is_some_and(|of| of.target == ground.target && of.tree == tree && of.id == *task)
+                of.is_some_and(|of| of.target == ground.target && of.id == *task && tree.is_named(&of.tree, &of.id))
             }),
         },
     };
@@ -308,7 +308,8 @@ fn gate_feedback(ground: &TreeContext, grown: &TreeWithProgress, phase: &TaskId)
     tree::feedback(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
 }
 
-fn what_failed(feedback: &Feedback) -> String {
+/// What an attempt failed with.
+pub fn what_failed(feedback: &Feedback) -> String {
     match (feedback.kind, &feedback.step) {
         (FeedbackKind::Rejected, _) => "a review rejected it:".to_owned(),
         (FeedbackKind::TestFailure, Some(step)) => format!("{step} failed:"),

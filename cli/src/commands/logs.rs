@@ -37,7 +37,7 @@ pub struct LogsArgs {
 }
 
 pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::find(globals)?;
+    let ground = TreeContext::for_task(globals, args.task.as_ref())?;
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let found = collect(&ground, args.task.as_ref(), &trees)?;
     let mut out = Out::new();

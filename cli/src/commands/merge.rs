@@ -9,7 +9,8 @@ mod status;
 mod why;
 
 use clap::{Args, Subcommand};
-use pleach::config::AgentChoice;
+use pleach::config::{AgentChoice, DerivedRules};
+use pleach::engine::merging::{StructuralMerge, TierOptions};
 use pleach::engine::queue::{Queue, QueueSettings, ResolverSettings, StoredEntry, find_entry, queue_targets};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryTest, EntryWait, QueueEntry};
@@ -99,6 +100,7 @@ impl MergeGround<'_> {
 
     /// How the queue works, by the settings.
     pub fn queue_settings(&self) -> QueueSettings {
+        let (settings, config) = (&self.settings, &self.settings.resolved.config);
         let (merge, tree) = (&self.settings.resolved.config.merge, &self.settings.resolved.config.tree);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let slots = merge.slots.map_or_else(|| cores.min(4), |slots| slots as usize);
@@ -115,6 +117,12 @@ impl MergeGround<'_> {
             logs: own(tree.log_dir.as_ref(), "logs"),
             reports: own(tree.report_dir.as_ref(), "reports"),
             resolver: self.resolver(),
+            tiers: TierOptions {
+                derived: DerivedRules::new(&config.merge.derived).expect("settings with bad patterns are refused"),
+                structural: StructuralMerge::find(merge.structural, &settings.environment, &settings.state_dir),
+                ..TierOptions::default()
+            },
+            untested_files: merge.untested_files,
         }
     }
 

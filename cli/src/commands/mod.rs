@@ -28,6 +28,7 @@ mod run;
 mod show;
 mod skip;
 mod status;
+mod task;
 mod trust;
 mod turns;
 mod validate;
@@ -65,6 +66,7 @@ enum Command {
     Build(build::BuildArgs),
     Garden(garden::GardenArgs),
     Gardener(gardener::GardenerArgs),
+    Task(task::TaskArgs),
     Resume(resume::ResumeArgs),
     Pause(pause::PauseArgs),
     Status(status::StatusArgs),
@@ -103,6 +105,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Build(args) => build::run(globals, args),
         Command::Garden(args) => garden::run(globals, args),
         Command::Gardener(args) => gardener::run(globals, args),
+        Command::Task(args) => task::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
         Command::Pause(args) => pause::run(globals, args),
         Command::Status(args) => status::run(globals, args),

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
-use crate::next_commands::about;
+use crate::next_commands::{about, resume_task};
 use crate::render::{Out, session as show};
 use crate::sessions::{self, SessionFilter};
 
@@ -64,7 +64,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     // It may have reached its end with the turn in flight.
     let at = summary.node().filter(|_| is_paused).map(|node| format!(" at `{node}`")).unwrap_or_default();
     out.line(format!("{}: session {id}{at}", standing.word()))?;
-    let command = if summary.started.task.is_some() { "gardener".to_owned() } else { format!("resume {id}") };
+    let command = summary.started.task.as_ref().map_or_else(|| format!("resume {id}"), |task| resume_task(task).0);
     if globals.verbosity >= 0 && standing.can_resume() {
         out.line(format!("resume:  {}", about(globals, &globals.dir, &command, None)))?;
     }

@@ -30,7 +30,7 @@ pub struct ReportsArgs {
 }
 
 pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::find(globals)?;
+    let ground = TreeContext::for_task(globals, args.task.as_ref())?;
     let mut reports = Vec::new();
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let is_meant = |(id, _): &(&TaskId, &TaskState)| args.task.as_ref().is_none_or(|task| task == *id);

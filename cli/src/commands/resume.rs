@@ -21,6 +21,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
+use crate::next_commands::resume_task;
 use crate::pipeline_file::PipelineFile;
 use crate::preflight::{any_unproxied, check_agents, check_answers, check_prices, require_trust, warn_simulated};
 use crate::prompt::BUILT_IN;
@@ -54,12 +55,18 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
-        let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
-        return Err(Failure::new(Code::SessionOfTask, message).hint(format!(
-            "`pleach gardener --tree {}` on branch `{}` resumes it",
-            shell_word(&task.tree),
-            task.target
-        )));
+        let (command, tree) = resume_task(task);
+        let (of, hint) = match &tree {
+            Some(_) => {
+                let tree = shell_word(&task.tree);
+                (
+                    format!(" of `{}`", task.tree),
+                    format!("`pleach {command} --tree {tree}` on branch `{}` resumes it", task.target),
+                )
+            }
+            None => (String::new(), format!("`pleach {command}` resumes it")),
+        };
+        return Err(Failure::new(Code::SessionOfTask, format!("session {id} works on task {}{of}", task.id)).hint(hint));
     }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     warn_of_changed_file(&place, &id, &history.started);

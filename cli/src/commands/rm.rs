@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
+use crate::next_commands::resume_task;
 use crate::render::Out;
 use crate::sessions;
 use crate::settings::{self, state_dir};
@@ -230,7 +231,10 @@ fn removal_hint(removal: &Removal) -> String {
         }
         // Nothing lands or merges what cannot be read.
         Some(_) if any(|obstacle| matches!(obstacle, Obstacle::Lost { .. })) => force,
-        Some(_) if removal.goes_on => format!("`pleach gardener` resumes the task and lands it; or {force}"),
+        Some(_) if removal.goes_on.is_some() => {
+            let resumes = removal.goes_on.as_ref().map(|task| resume_task(task).0).unwrap_or_default();
+            format!("`pleach {resumes}` resumes the task and lands it; or {force}")
+        }
         Some(what) => format!("merge it with `git merge {what}`, or {force}"),
         None => {
             let branch = leaves.map(|leaves| format!(" and {leaves}")).unwrap_or_default();

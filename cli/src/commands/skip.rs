@@ -45,7 +45,7 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 
 /// Writes a decision about a task.
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
-    let ground = TreeContext::find(globals)?;
+    let ground = TreeContext::for_task(globals, Some(&args.task))?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     let marking = ground.marking(&grown.file);
     let task = &args.task;

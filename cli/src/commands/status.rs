@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
+use pleach::engine::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use pleach::engine::tree::progress::ProgressReader;
+use pleach::engine::tree::task_lock;
 use pleach::engine::{SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
@@ -15,11 +17,12 @@ use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
 use crate::commands::inspect;
+use crate::commands::task::{self, TaskGround};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_engine, of_git, of_tree};
-use crate::next_commands::about;
+use crate::lib_errors::{of_engine, of_git, of_no_task, of_tree};
+use crate::next_commands::{about, resume_task};
 use crate::render::tree::{TreeView, running, withered_json};
 use crate::render::{Out, question, session as show, spent};
 use crate::session::Place;
@@ -29,11 +32,11 @@ use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
 use crate::tree::plan::target;
 use crate::tree::watch::{StatusPage, watch};
 
-/// Show the task trees of this branch and the sessions of this repository, or one task or session.
+/// Show the task trees of this branch, the open tasks and the sessions of this repository, or one task or session.
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
 /// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// continues one that is dead, paused or failed, `pleach gardener` one of a task. Sessions of tasks that have ended are
+/// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of tasks that have ended are
 /// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
 /// their commits; with a task, its steps. A tree that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
@@ -59,6 +62,10 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
         Err(_) => None,
     };
     match &args.id {
+        Some(given) if given.starts_with("task-") && args.tree.is_none() && is_ad_hoc(&repo, given)? => {
+            let ground = TaskGround::find(globals, None)?;
+            task::show(globals, &ground, &ground.view(given)?)?;
+        }
         Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,
         None if args.watch => watch(globals, &repo, &mut || all(globals, &args, (&repo, &prefix), ground.as_ref()))?,
         None => {
@@ -70,6 +77,14 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Whether an id is that of an ad-hoc task, or the beginning of one.
+fn is_ad_hoc(repo: &Repo, given: &str) -> Result<bool, Failure> {
+    match TaskStore::new(repo).find(given) {
+        Err(NoAdHocTask::Unknown { .. }) => Ok(false),
+        found => found.map(|_| true).map_err(of_no_task),
+    }
 }
 
 /// Whether trees cannot be shown because no branch is checked out.
@@ -149,6 +164,10 @@ fn all(
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
     let worked = ground.and_then(TreeContext::holder);
+    let tasks: Vec<TaskView> = match &args.tree {
+        Some(_) => Vec::new(),
+        None => TaskGround::find(globals, None)?.views()?.into_iter().filter(|view| view.status.is_open()).collect(),
+    };
     let mut picture = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
@@ -158,14 +177,16 @@ fn all(
     if let (Some(ground), Some(_)) = (ground, &worked) {
         picture.locks.push(pleach::engine::tree::target_lock(&ground.target));
     }
+    let held = tasks.iter().filter(|view| view.holder.is_some());
+    picture.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));
     picture.invalid = withered.iter().any(|tree| tree.invalid);
-    picture.files = grown.iter().map(|grown| grown.file.place.clone()).collect();
+    picture.files = grown.iter().filter_map(|grown| grown.file.place.clone()).collect();
     let trees: Vec<TreeView<'_>> = ground
         .into_iter()
         .flat_map(|ground| {
             let sessions = || open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
             grown.iter().map(move |grown| {
-                let running = running(sessions(), &ground.target, &grown.file.path);
+                let running = running(sessions(), &ground.target, &grown.file.name);
                 TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running }
             })
         })
@@ -174,10 +195,11 @@ fn all(
         "target": ground.map(|ground| &ground.target),
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
         "trees": trees.iter().map(TreeView::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
+        "tasks": tasks.iter().map(task::task_json).collect::<Vec<_>>(),
         "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
         "landed_sessions": landed,
     });
-    picture.text = text(&trees, &withered, (&open, &gone, landed), worked.map(|holder| holder.text));
+    picture.text = text((&trees, &withered, &tasks), (&open, &gone, landed), worked.map(|holder| holder.text));
     if let Some(why) = no_trees(repo, prefix) {
         picture.text.insert_str(0, &format!("{why}\n\n"));
     }
@@ -214,14 +236,16 @@ fn session_json((id, summary): &Listed) -> Value {
 }
 
 fn text(
-    trees: &[TreeView<'_>],
-    withered: &[BrokenTree],
+    (trees, withered, tasks): (&[TreeView<'_>], &[BrokenTree], &[TaskView]),
     (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
     worked: Option<String>,
 ) -> String {
     let mut parts: Vec<String> = trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();
     parts.extend(withered.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
     parts.extend(worked.map(|holder| format!("worked by {holder}")));
+    if !tasks.is_empty() {
+        parts.push(task::table(tasks).to_string());
+    }
     if !open.is_empty() {
         parts.push(show::sessions(open, gone, clock::now()));
     }
@@ -333,8 +357,9 @@ fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<Stri
     let (command, tree) = match (&summary.state.task, &summary.started.task) {
         (Some(task), Some(of)) => {
             let over = task.landed.is_some() || summary.standing() == SessionStatus::Cancelled || summary.in_use;
-            let tree = repo.workdir().unwrap_or(Path::new("")).join(&of.tree);
-            ((!over).then(|| "gardener".to_owned())?, Some(tree))
+            let (command, tree) = resume_task(of);
+            let tree = tree.map(|tree| repo.workdir().unwrap_or(Path::new("")).join(tree));
+            ((!over).then_some(command)?, tree)
         }
         _ => (summary.standing().can_resume().then(|| format!("resume {id}"))?, None),
     };

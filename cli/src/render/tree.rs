@@ -10,7 +10,7 @@ use pleach::progress::{
     OtherTreeWork, Progress, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, UnreadableBranch,
 };
 use pleach::schedule::{self, Blocked, NextAction, ScheduleOptions};
-use pleach::step::{short_id, shown_name};
+use pleach::step::{TreeName, short_id, shown_name};
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub fn next_words(next: &NextAction, only: Option<&TaskId>) -> String {
             format!("nothing until you merge or drop the finished work on `{}`: {id} {lacks}", branch.name)
         }
         NextAction::OtherTree(OtherTreeWork { branch, tree, .. }) => {
-            format!("nothing until the work of `{tree}` on `{}` is landed or dropped", branch.name)
+            format!("nothing until the work of {tree} on `{}` is landed or dropped", branch.name)
         }
         NextAction::Unreadable(unread) => {
             format!("nothing until `{}`, which cannot be read, is dropped", unread.branch.name)
@@ -114,12 +114,16 @@ impl RunningTask {
 pub fn running<'s>(
     sessions: impl IntoIterator<Item = &'s Summary>,
     target: &BranchName,
-    tree: &str,
+    tree: &TreeName,
 ) -> BTreeMap<TaskId, RunningTask> {
     let is_running = |summary: &&Summary| summary.standing() == SessionStatus::Running;
     let sessions = sessions.into_iter().filter(is_running);
     let tasks = sessions.filter_map(|summary| {
-        let task = summary.started.task.as_ref().filter(|task| task.target == *target && task.tree == tree)?;
+        let task = summary.started.task.as_ref()?;
+        let is_of_tree = task.target == *target && tree.is_named(&task.tree, &task.id);
+        if !is_of_tree {
+            return None;
+        }
         let (session, node) = (summary.session.clone(), summary.node().cloned());
         Some((task.id.clone(), RunningTask { session, node }))
     });
@@ -208,6 +212,10 @@ impl TreeView<'_> {
         &self.grown.file.tree
     }
 
+    fn path(&self) -> &str {
+        self.grown.file.name.file().unwrap_or_default()
+    }
+
     /// What a run would do next.
     pub fn next(&self) -> NextAction {
         next(self.tree(), &self.grown.progress, self.limits)
@@ -218,7 +226,7 @@ impl TreeView<'_> {
         let (tree, progress) = (self.tree(), &self.grown.progress);
         let next = self.next();
         let counts = Counts::of(progress, tree.order());
-        let mut text = format!("{} on {}: {}\n", self.grown.file.path, self.target, counts.words());
+        let mut text = format!("{} on {}: {}\n", self.path(), self.target, counts.words());
         if progress.cut_off {
             text.push_str(&format!("  {CUT_OFF}\n"));
         }
@@ -369,7 +377,7 @@ impl TreeView<'_> {
             .map(|unread| json!({"id": unread.id, "branch": unread.branch.name, "why": unread.why}))
             .collect();
         json!({
-            "tree": self.grown.file.path, "target": self.target, "begun": progress.is_begun(tree),
+            "tree": self.path(), "target": self.target, "begun": progress.is_begun(tree),
             "cut_off": progress.cut_off, "unreadable": unread,
             "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),

@@ -1,5 +1,6 @@
 //! Which file holds the tree.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
 use pleach::ids::RepoPath;
+use pleach::plan::ad_hoc::{AdHocTask, tree_of};
 use pleach::plan::tree::TaskTree;
+use pleach::step::TreeName;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -20,20 +23,31 @@ pub const NAME: &str = "task-tree.json";
 pub const HOW_TO_HAVE_ONE: &str =
     "name one with --tree, or make one from markdown with `pleach build --spec-dir DIR -o task-tree.json`";
 
-/// A tree and the file it was read from.
+/// A tree and the file it was read from, or the ad-hoc tasks it was made of.
 #[derive(Debug)]
 pub struct TreeFile {
     pub tree: Arc<TaskTree>,
     /// What the file holds.
     pub text: String,
-    /// From the root of the repository; the name alone when it is outside.
-    pub path: String,
-    /// Where it is.
-    pub place: PathBuf,
+    /// What its steps name: its path from the root of the repository, or its name alone when it is outside.
+    pub name: TreeName,
+    /// Where it is; nowhere for ad-hoc tasks.
+    pub place: Option<PathBuf>,
     /// What it looked like from outside when it was read.
     pub stamp: Option<Stamp>,
     /// Whether the commit at HEAD has it.
     pub tracked: bool,
+}
+
+impl TreeFile {
+    /// The tree of an ad-hoc task, which has no file.
+    pub fn of_task(task: &AdHocTask) -> Result<Self, Failure> {
+        let (tree, text) = tree_of(&[task], &[], &BTreeMap::new()).map_err(|errors| {
+            let why = errors.first().map(ToString::to_string).unwrap_or_default();
+            Failure::new(Code::TreeInvalid, format!("{} cannot be used: {why}", task.id))
+        })?;
+        Ok(Self { tree: Arc::new(tree), text, name: TreeName::Tasks, place: None, stamp: None, tracked: false })
+    }
 }
 
 /// Finds and reads the tree: the one asked for, or the one that is where trees usually are.
@@ -69,7 +83,8 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
     let head = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(|error| of_git(&error))?;
     let entry = repo.tree_entry(head, &RepoPath::from(path.as_str())).map_err(|error| of_git(&error))?;
-    Ok(TreeFile { tree: Arc::new(tree), text, path, place, stamp, tracked: entry.is_some() })
+    let (name, tracked) = (TreeName::File(path), entry.is_some());
+    Ok(TreeFile { tree: Arc::new(tree), text, name, place: Some(place), stamp, tracked })
 }
 
 /// A path as commits name it, or why none can. Every step names its tree, and where what it has done is: under another

@@ -9,14 +9,16 @@ use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
+use pleach::step::TreeName;
 use pleach::text::{counted, shell_word};
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
+use super::commands::PlanCommands;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::next_commands::{about, answering, git_in, rerun, retry_failed, retry_task, whole_tree, with_location};
+use crate::next_commands::{about, git_in, whole_tree};
 use crate::render::session::plain;
 use crate::render::tree::stalled;
 use crate::render::{Out, question as asked, style};
@@ -68,10 +70,14 @@ fn print_end(
     ended: &TreeEnded,
 ) -> Result<(), Failure> {
     let mut out = Out::new();
-    let about = |command: &str| about(globals, dir, command, Some(&plan.file));
+    let commands = PlanCommands { globals, dir, plan };
     let head = |text: String| style::head(&text);
     match ended {
-        TreeEnded::Done => out.line(head(format!("done: every task of `{}` is complete", plan.path))),
+        TreeEnded::Done => out.line(head(match (&plan.name, plan.tree.order()) {
+            (TreeName::File(path), _) => format!("done: every task of `{path}` is complete"),
+            (TreeName::Tasks, [task]) => format!("done: {task} landed on `{}`", plan.target),
+            (TreeName::Tasks, tasks) => format!("done: {} tasks landed on `{}`", tasks.len(), plan.target),
+        })),
         TreeEnded::TaskDone(task) => out.line(head(format!("done: {task}"))),
         TreeEnded::Failed { task, attempts, before, reason } => {
             let earlier = if *before { "in an earlier run, " } else { "" };
@@ -80,12 +86,16 @@ fn print_end(
             if let Some(place) = code_of(repo, plan, task) {
                 out.line(format!("code:    {place}"))?;
             }
-            out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
-            out.line(format!("retry:   {}", retry_failed(globals)))
+            out.line(format!("look:    {}", commands.look(task)))?;
+            out.line(format!("retry:   {}", commands.retry_failed(task)))
         }
         TreeEnded::Cancelled(task) => {
             out.line(head(format!("cancelled: {task}: its session was cancelled")))?;
-            out.line(format!("retry:   {}", rerun(globals)))
+            // An ad-hoc task is cancelled for good.
+            if plan.name == TreeName::Tasks {
+                return Ok(());
+            }
+            out.line(format!("retry:   {}", commands.rerun()))
         }
         TreeEnded::GateRed { gate, on_merge, reason } => {
             let target = &plan.target;
@@ -99,8 +109,8 @@ fn print_end(
                 style::BAD,
                 &format!("the tests of {gate} fail on {on}{}", because(reason.as_deref())),
             ))?;
-            out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
-            let reset = about("reset TASK");
+            out.line(format!("look:    {}", commands.look(gate)))?;
+            let reset = commands.about("reset TASK");
             out.line(format!("next:    fix it on `{place}` and run again, or reopen a task with `{reset}`"))
         }
         TreeEnded::Stalled(blocked) => {
@@ -125,14 +135,14 @@ fn print_end(
                     );
                     out.line(format!("look:    {diff}"))?;
                 }
-                out.line(format!("answer:  {}", answering(globals, &gate)))?;
+                out.line(format!("answer:  {}", commands.answer(&gate)))?;
             }
             Ok(())
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(head(format!("paused: {why}"))),
         TreeEnded::Paused(_) => {
             out.line(head("paused: nothing recorded is lost".to_owned()))?;
-            out.line(format!("resume:  {}", rerun(globals)))
+            out.line(format!("resume:  {}", commands.rerun()))
         }
         TreeEnded::Refused(refusal) => {
             let (task, branch) = (&refusal.task, &refusal.branch);
@@ -141,7 +151,7 @@ fn print_end(
                 true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
                 false => format!("{waiting}: {task} could not start on `{branch}`"),
             }))?;
-            out.line(with_location(globals, dir, &plan.file, &refusal.why))?;
+            out.line(commands.with_location(&refusal.why))?;
             match other_tree_command(globals, dir, refusal) {
                 Some(command) => out.line(format!("first:   {command}")),
                 None => Ok(()),
@@ -165,22 +175,27 @@ fn other_tree_command(globals: &Globals, dir: &Path, refusal: &Refusal) -> Optio
 
 /// The commands that help where nothing can start.
 fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
-    let about = |command: String| about(globals, dir, &command, Some(&plan.file));
+    let commands = PlanCommands { globals, dir, plan };
     let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);
     let first = |why: Why| waits().find(|wait| wait.why == why).map(|wait| &wait.on);
     if let Some(failed) = waits().find_map(|wait| wait.failed.first()) {
         let again = match plan.limits.only {
-            Some(_) => retry_task(globals, failed),
-            None => retry_failed(globals),
+            Some(_) => commands.retry_task(failed),
+            None => commands.retry_failed(failed),
         };
-        let (look, without) = (about(format!("inspect {failed}")), about(format!("skip {failed}")));
+        let (look, without) = (commands.look(failed), commands.about(&format!("skip {failed}")));
         return vec![format!("look:    {look}"), format!("retry:   {again}"), format!("skip:    {without}")];
     }
     if let Some(red) = first(Why::GateRed) {
-        return vec![format!("look:    {}", about(format!("inspect {red}")))];
+        return vec![format!("look:    {}", commands.look(red))];
     }
     if let Some(left_out) = first(Why::LeftOut) {
-        return vec![format!("next:    put {left_out} into `execution_order` of `{}` and run again", plan.path)];
+        return vec![match plan.name {
+            TreeName::File(_) => {
+                format!("next:    put {left_out} into `execution_order` of {} and run again", plan.name)
+            }
+            TreeName::Tasks => format!("first:   {}", commands.about(&format!("task start {left_out}"))),
+        }];
     }
     // What else one task waits for can be worked.
     if plan.limits.only.is_some() {
@@ -188,7 +203,8 @@ fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, 
     }
     let Some((phase, branch, done)) = unmerged_phase(repo, plan, blocked) else { return Vec::new() };
     let merge = git_in(globals, dir, &format!("merge {}", shell_word(branch)));
-    let reset = done.map(|done| format!(", or have {done} done again with `{}`", about(format!("reset {done}"))));
+    let reset =
+        done.map(|done| format!(", or have {done} done again with `{}`", commands.about(&format!("reset {done}"))));
     vec![format!("next:    merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
 }
 
@@ -234,6 +250,7 @@ fn exit(ended: &TreeEnded) -> Exit {
 }
 
 fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> serde_json::Value {
+    let commands = PlanCommands { globals, dir, plan };
     match ended {
         TreeEnded::Done => json!({"ended": "done"}),
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
@@ -253,13 +270,13 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
             let gate = gate_of(plan, question);
             json!({
                 "ended": "paused", "task": question.task, "gate": gate, "question": question.text, "choices": choices,
-                "answer": answering(globals, &gate),
+                "answer": commands.answer(&gate),
             })
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
         TreeEnded::Paused(_) | TreeEnded::Unasked => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal @ Refusal { task, branch, finished, code, why, .. }) => {
-            let why = with_location(globals, dir, &plan.file, why);
+            let why = commands.with_location(why);
             let mut json = json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "code": code.as_str(), "reason": why});
             if let Some(command) = other_tree_command(globals, dir, refusal) {
                 json["first"] = command.into();

@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{Marking, as_merged_now, target_lock};
 use pleach::ids::{BranchName, TaskId};
+use pleach::plan::ad_hoc::AdHocTask;
 use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
 use pleach::schedule::ScheduleOptions;
+use pleach::step::TreeName;
 use pleach::text::{closest, listed};
 use pleach::workspace::{Lock, LockHolder};
 
@@ -16,7 +19,7 @@ use super::plan::{limits, target};
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::of_tree;
+use crate::lib_errors::{of_store, of_tree};
 use crate::session::Place;
 use crate::settings::{self, Settings};
 
@@ -32,6 +35,8 @@ pub struct TreeContext {
     pub limits: ScheduleOptions,
     base: Option<BranchName>,
     dir: PathBuf,
+    /// The ad-hoc task that is meant, which has no file.
+    ad_hoc: Option<AdHocTask>,
 }
 
 /// A tree and what happened to it.
@@ -75,7 +80,19 @@ impl TreeContext {
     pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Self {
         let config = &settings.resolved.config;
         let (limits, base) = (limits(config), config.tree.base_branch.clone());
-        Self { settings, place, target, limits, base, dir: globals.dir.clone() }
+        Self { settings, place, target, limits, base, dir: globals.dir.clone(), ad_hoc: None }
+    }
+
+    /// As [`TreeContext::find`], for a task: an ad-hoc task is looked at on its own target.
+    pub fn for_task(globals: &Globals, task: Option<&TaskId>) -> Result<Self, Failure> {
+        let Some(task) = task.filter(|task| task.is_ad_hoc()) else { return Self::find(globals) };
+        let settings = settings::load_for(globals, &globals.dir)?;
+        let place = Place::find(&globals.dir, None, &settings)?;
+        let Some(found) = TaskStore::new(&place.repo).get(task).map_err(|error| of_store(&error))? else {
+            return Self::find(globals);
+        };
+        let target = found.task.target.clone();
+        Ok(Self { ad_hoc: Some(found.task), ..Self::on(globals, settings, place, target) })
     }
 
     /// A reader of what happened to trees.
@@ -89,7 +106,7 @@ impl TreeContext {
             repo: &self.place.repo,
             repo_name: &self.place.name,
             tree: &file.tree,
-            path: &file.path,
+            name: &file.name,
             target: &self.target,
             branch_prefix: &self.place.branch_prefix,
             base_branch: self.base.as_ref(),
@@ -108,8 +125,12 @@ impl TreeContext {
         reader: &mut ProgressReader,
     ) -> Result<(Vec<TreeWithProgress>, Vec<BrokenTree>), Failure> {
         let repo = &self.place.repo;
-        if let Some(asked) = asked {
-            let file = read(&self.dir.join(asked), repo)?;
+        let file = match (asked, &self.ad_hoc) {
+            (Some(asked), _) => Some(read(&self.dir.join(asked), repo)?),
+            (None, Some(task)) => Some(TreeFile::of_task(task)?),
+            (None, None) => None,
+        };
+        if let Some(file) = file {
             return Ok((vec![self.grown(file, reader)?], Vec::new()));
         }
         let root = repo.workdir().unwrap_or(&self.dir).to_owned();
@@ -139,7 +160,7 @@ impl TreeContext {
     }
 
     fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
-        let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
+        let progress = reader.read(&file.name).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
         let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
         Ok(TreeWithProgress { file, progress: progress.map_err(|error| of_tree(&error))? })
@@ -154,9 +175,14 @@ impl TreeContext {
         let of_grown =
             |grown: TreeWithProgress| TreeHistory { progress: grown.progress, file: Some(grown.file), withered: None };
         let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
+        if asked.is_none() && self.ad_hoc.is_none() {
+            let progress = reader.read(&TreeName::Tasks).map_err(|error| of_tree(&error.into()))?;
+            let any = progress.tasks().next().is_some();
+            worked.extend(any.then_some(TreeHistory { progress, file: None, withered: None }));
+        }
         for withered in withered.into_iter().map(Some).chain(unnamed) {
             let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
-            let progress = reader.read(path).map_err(|error| of_tree(&error.into()))?;
+            let progress = reader.read(&TreeName::File(path.to_owned())).map_err(|error| of_tree(&error.into()))?;
             worked.push(TreeHistory { progress, file: None, withered });
         }
         if let Some(task) = task {
@@ -189,7 +215,7 @@ fn no_single_tree(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTr
         let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
         return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);
     }
-    let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
+    let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| file.name.to_string()), 5);
     let with_task: Vec<&TreeFile> = files.iter().copied().filter(|file| file.tree.node(task).is_some()).collect();
     if !with_task.is_empty() {
         let message = format!("several trees have a task `{task}`: {}", paths(&with_task));

@@ -145,7 +145,7 @@ pub fn make(
     {
         let below = file.tree.leaves_below(task);
         return Err(match below.is_empty() {
-            true => Failure::new(Code::NoSuchTask, format!("`{}` has no task `{task}`", file.path))
+            true => Failure::new(Code::NoSuchTask, format!("there is no task `{task}` in {}", file.name))
                 .hint("`pleach status -v` lists the tasks"),
             false => {
                 Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks, which are worked one by one"))
@@ -159,10 +159,11 @@ pub fn make(
     }
     let own = own_directory(&file);
     let root = place.repo.workdir();
-    let pipeline = default_pipeline(globals, args, config)?;
+    let pipeline = default_pipeline(globals, args.pipeline.is_some(), config, &OwnWorker::default())?;
     let pipelines = named_pipelines(&file.tree, |name| {
-        let path = file.place.parent().unwrap_or(Path::new(".")).join(name);
-        for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config)
+        let dir = file.place.as_deref().and_then(Path::parent);
+        let path = dir.unwrap_or(Path::new(".")).join(name);
+        for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config, &OwnWorker::default())
     })?;
     Ok(TreePlan {
         limits: ScheduleOptions {
@@ -172,16 +173,8 @@ pub fn make(
             keep_going: matches!(tasks, Tasks::All { keep_going: true }),
             ..limits(config)
         },
-        commits: match config.commits {
-            CommitGranularity::Steps => Commits::Steps,
-            CommitGranularity::Turns => Commits::Turns,
-        },
-        test: tree.test_command.as_ref().filter(|command| !command.trim().is_empty()).map(|command| TestCommand {
-            kind: TestKind::Unit,
-            command: command.clone(),
-            framework: None,
-            timeout: None,
-        }),
+        commits: commits(config),
+        test: test_command(config),
         test_timeout: Duration::from_secs(tree.test_timeout),
         logs: in_repo(tree.log_dir.as_deref(), root, "log_dir")?.unwrap_or_else(|| format!("{own}logs")),
         reports: in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports")),
@@ -197,12 +190,26 @@ pub fn make(
         target,
         pipeline,
         pipelines,
-        path: file.path,
+        name: file.name,
         document: file.text,
         file: file.place,
         stamp: file.stamp,
         tree: file.tree,
     })
+}
+
+/// What the branches of tasks carry.
+pub(super) fn commits(config: &Config) -> Commits {
+    match config.commits {
+        CommitGranularity::Steps => Commits::Steps,
+        CommitGranularity::Turns => Commits::Turns,
+    }
+}
+
+/// The test of tasks without one of their own.
+pub(super) fn test_command(config: &Config) -> Option<TestCommand> {
+    let command = config.tree.test_command.as_ref().filter(|command| !command.trim().is_empty())?;
+    Some(TestCommand { kind: TestKind::Unit, command: command.clone(), framework: None, timeout: None })
 }
 
 /// What gets its own branch, and how many tasks are worked at once. Several at once need branches of their own.
@@ -255,7 +262,7 @@ pub fn target(place: &Place) -> Result<BranchName, Failure> {
 
 /// The directory beside the tree, or the usual one when the tree is not committed.
 fn own_directory(file: &TreeFile) -> String {
-    match (file.tracked, file.path.rsplit_once('/')) {
+    match (file.tracked, file.name.file().and_then(|path| path.rsplit_once('/'))) {
         (true, Some((dir, _))) => format!("{dir}/"),
         (true, None) => String::new(),
         (false, _) => "spec/".to_owned(),
@@ -328,11 +335,24 @@ pub fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> 
     Ok(())
 }
 
-fn default_pipeline(globals: &Globals, args: &TreeArgs, config: &Config) -> Result<TaskPipeline, Failure> {
-    let read = if args.pipeline.is_some() { PipelineFile::read_given } else { PipelineFile::read };
+/// The agent and the model a task itself names, which go before those of the settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OwnWorker {
+    pub agent: Option<String>,
+    pub model: Option<String>,
+}
+
+/// The pipeline of tasks that name none. One that was named on the command line may be any file.
+pub(super) fn default_pipeline(
+    globals: &Globals,
+    is_given: bool,
+    config: &Config,
+    own: &OwnWorker,
+) -> Result<TaskPipeline, Failure> {
+    let read = if is_given { PipelineFile::read_given } else { PipelineFile::read };
     match &config.tree.pipeline {
-        Some(path) => for_tasks(read(path, &globals.path(path))?, config),
-        None => with_steps(config, TASK_PIPELINE.to_owned(), "task.dot".into(), BTreeMap::new()),
+        Some(path) => for_tasks(read(path, &globals.path(path))?, config, own),
+        None => with_steps((config, own), TASK_PIPELINE.to_owned(), "task.dot".into(), BTreeMap::new()),
     }
 }
 
@@ -354,7 +374,7 @@ fn named_pipelines(
 }
 
 /// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
-fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failure> {
+pub(super) fn for_tasks(file: PipelineFile, config: &Config, own: &OwnWorker) -> Result<TaskPipeline, Failure> {
     let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(placeholder_values()), &known(config));
     found.extend(pipeline.iter().flat_map(lint::unsupported));
     // For anything but tasks it may be a good one.
@@ -368,7 +388,7 @@ fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failur
                 .to_owned(),
         }));
     }
-    with_steps(config, file.source, file.name, file.files)
+    with_steps((config, own), file.source, file.name, file.files)
 }
 
 /// Placeholders for the values of a task, where there is no task yet.
@@ -380,9 +400,10 @@ fn unusable(pipeline: &str, why: &str) -> Failure {
     Failure::new(Code::TaskPipelineInvalid, format!("the pipeline `{pipeline}` cannot be used for tasks: {why}"))
 }
 
-/// Gives the steps the agents, models and limits the configuration names, where the pipeline does not.
+/// Gives the nodes of agents what the task names, and the steps among them the agents, models and limits the
+/// configuration names, where the pipeline does not.
 fn with_steps(
-    config: &Config,
+    (config, own): (&Config, &OwnWorker),
     dot: String,
     path: String,
     files: BTreeMap<String, String>,
@@ -392,17 +413,21 @@ fn with_steps(
     let mut statements = String::new();
     let [agent, llm_model, timeout] = STEP_ATTRIBUTES;
     for node in pipeline.iter().flat_map(|pipeline| pipeline.nodes()) {
-        let Some(step) = node.step.as_ref().filter(|_| node.handler == HandlerKind::Codergen) else { continue };
-        let settings = config.tree.steps.get(step);
+        if node.handler != HandlerKind::Codergen {
+            continue;
+        }
+        let settings = node.step.as_ref().and_then(|step| config.tree.steps.get(step));
+        let runner = settings.and_then(|step| step.runner.as_ref()).map(ToString::to_string);
+        let named = settings.and_then(|step| step.model.clone());
         let mut attrs = Vec::new();
         let mut put = |key: &str, value: String| attrs.push(format!("{key}={}", print::quote(&value)));
-        if let (None, Some(runner)) = (&node.agent, settings.and_then(|step| step.runner.as_ref())) {
-            put(agent, runner.to_string());
+        if let (None, Some(runner)) = (&node.agent, own.agent.clone().or(runner)) {
+            put(agent, runner);
         }
-        if let (None, Some(model)) = (&node.llm_model, settings.and_then(|step| step.model.as_ref())) {
-            put(llm_model, model.clone());
+        if let (None, Some(model)) = (&node.llm_model, own.model.clone().or(named)) {
+            put(llm_model, model);
         }
-        if let (None, Some(seconds)) = (node.timeout, config.tree.runner_timeout) {
+        if let (None, Some(seconds), true) = (node.timeout, config.tree.runner_timeout, node.step.is_some()) {
             put(timeout, format!("{seconds}s"));
         }
         if !attrs.is_empty() {

@@ -9,7 +9,7 @@ use pleach::engine::tree::TreePlan;
 use pleach::event::{Event, Notification, StepFinished, TaskLanded, TaskStarted};
 use pleach::ids::{SessionId, TaskId};
 use pleach::progress::Progress;
-use pleach::step::{reason_of, shown_name};
+use pleach::step::{TreeName, reason_of, shown_name};
 use pleach::text::{counted, listed};
 
 use crate::globals::Globals;
@@ -57,25 +57,24 @@ impl TreeProgress {
     /// Says what is worked, and where; and what has changed in the tree since it was last worked.
     pub fn begin(&mut self, plan: &TreePlan, progress: &Progress, changes: &[String]) {
         self.count(progress.done(&plan.tree));
-        self.line(format!(
-            "working `{}` on branch `{}`: {} of {} done",
-            plan.path,
-            plan.target,
-            self.done,
-            counted(self.all as u64, "task")
-        ));
+        let (all, on) = (counted(self.all as u64, "task"), &plan.target);
+        self.line(match &plan.name {
+            TreeName::File(path) => format!("working `{path}` on branch `{on}`: {} of {all} done", self.done),
+            TreeName::Tasks => format!("working {all} on branch `{on}`"),
+        });
         if let Some(told) = short_ids(progress, plan.target.as_str()) {
             self.line(told);
         }
         if !changes.is_empty() {
-            warning!(TreeEdited, "`{}` was edited since the last run:", plan.path);
+            warning!(TreeEdited, "{} was edited since the last run:", plan.name);
             changes.iter().for_each(|change| say!("  {change}"));
         }
         for (node, then) in progress.renamed(&plan.tree) {
             warning!(TaskRenamed, "{}", renamed(node, then));
         }
         let left_out = plan.tree.left_out();
-        if !left_out.is_empty() {
+        // What ad-hoc tasks depend on is not meant to be worked with them.
+        if !left_out.is_empty() && plan.name != TreeName::Tasks {
             warning!(TaskLeftOut, "never worked, because not in execution_order: {}", listed(left_out, 10));
         }
         let idle = plan.tree.with_idle_tests();

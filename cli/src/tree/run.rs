@@ -8,17 +8,19 @@ use pleach::agent::Roster;
 use pleach::config::AgentChoice;
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{
-    self, OpenSession, PendingTrust, TreeOutcome, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
+    self, OpenSession, PendingTrust, TreeClaim, TreeOutcome, TreePlan, TreeRun, as_merged_now, open_sessions,
+    restart_warnings,
 };
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, WorktreeOwner, wait_for_orphans};
 use pleach::event::Notification;
-use pleach::ids::{BranchName, TaskId};
+use pleach::ids::TaskId;
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::SandboxChoice;
 use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
 
-use super::find::{TreeFile, find};
+use super::commands::PlanCommands;
+use super::find::find;
 use super::outcome;
 use super::plan::{Tasks, TreeArgs, check_directories, load_settings, make, target};
 use super::progress::TreeProgress;
@@ -28,7 +30,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_lost_repository, of_tree, of_trust};
-use crate::next_commands::with_location;
 use crate::preflight::{
     any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
 };
@@ -57,71 +58,86 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
     let place = Place::find(&dir, target_repo, &settings)?;
-    let truster: Box<dyn Truster<Failure>> = match is_trusted {
-        true => Box::new(AgreesToAll),
-        false => Box::new(TerminalTruster::of(globals, &settings, place.repo.common_dir())),
-    };
-    let site = RunSite { globals, args, tasks, truster, dir, settings, place, answers };
-    let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
-    let plan = Arc::new(site.plan(file, target(&site.place)?)?);
-    let asking = site.pipelines_with_gates(&plan)?;
-    check_answers(&asking.iter().collect::<Vec<_>>(), Some(&plan.tree), &site.answers)?;
+    let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
+    let plan = make(globals, args, tasks, &settings, &place, file, target(&place)?)?;
+    check_directories(&plan, &place)?;
+    let site = RunSite::new(globals, (dir, settings, place), answers, is_trusted);
     if args.dry_run {
+        // What would be done can be shown without anybody who does it.
+        site.check_answers(&plan)?;
         return dry_run(globals, &site.place, &plan);
     }
-    let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
-    show_git_progress(globals, &site.place.repo);
-    let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Tasks { target, .. } if *target == plan.target);
-    repair_worktrees(&site.place.repo, &site.settings, is_own);
-    wait_for_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
-    // Nothing is run before everything is approved. Only who has the target knows what all of it is.
-    let opened = tree::open(built.engine.clone(), site.place.repo.clone(), Arc::clone(&plan));
-    let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
-    wait_for(site.agree(&run, &brought))?;
-    warn_of_dirty_files(globals, &site.place)?;
-    warn_of_skipped(globals, &site.place.repo, &site.settings)?;
-    let mut shown = TreeProgress::new(globals, &plan);
-    check_agents_of(&plan, &built.engine.agents)?;
-    let stopped_by = built.stopped_by();
-    let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
-    let TreeOutcome { ends, errors } = block_on(stopped_by, run)?;
-    let failures = errors.iter().map(|error| site.failed(&plan, error)).collect();
-    outcome::print_outcome(globals, (&site.dir, &site.place.repo), &plan, &ends, failures)
+    site.work(plan, None)
 }
 
 /// The setting of a run over a tree: directory, settings, truster.
-struct RunSite<'a> {
+pub struct RunSite<'a> {
     globals: &'a Globals,
-    args: &'a TreeArgs,
-    tasks: &'a Tasks,
     /// Asks for approval of what is run.
     truster: Box<dyn Truster<Failure>>,
     /// Where it is worked.
     dir: PathBuf,
-    settings: Settings,
-    place: Place,
+    pub settings: Settings,
+    pub place: Place,
     answers: Answers,
 }
 
-impl RunSite<'_> {
-    /// The plan a tree makes for a target, once it is known that it can be worked.
-    fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
-        let plan = make(self.globals, self.args, self.tasks, &self.settings, &self.place, file, target)?;
-        check_directories(&plan, &self.place)?;
-        // What would be done can be shown without anybody who does it.
-        if !self.args.dry_run {
-            require_agent(&self.settings, plan.used_pipelines())?;
-            plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
-        }
-        Ok(plan)
+impl<'a> RunSite<'a> {
+    /// A run in a directory. Nobody is asked about what is trusted.
+    pub fn new(
+        globals: &'a Globals,
+        (dir, settings, place): (PathBuf, Settings, Place),
+        answers: Answers,
+        is_trusted: bool,
+    ) -> Self {
+        let truster: Box<dyn Truster<Failure>> = match is_trusted {
+            true => Box::new(AgreesToAll),
+            false => Box::new(TerminalTruster::of(globals, &settings, place.repo.common_dir())),
+        };
+        Self { globals, truster, dir, settings, place, answers }
+    }
+
+    /// Works a plan, with what was claimed for it; by default with its target.
+    pub fn work(&self, plan: TreePlan, claim: Option<TreeClaim>) -> Result<Exit, Failure> {
+        let (globals, repo, plan) = (self.globals, &self.place.repo, Arc::new(plan));
+        require_agent(&self.settings, plan.used_pipelines())?;
+        plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
+        self.check_answers(&plan)?;
+        let built = build(globals, &self.settings, &self.settings.resolved.config, self.answers.clone())?;
+        show_git_progress(globals, repo);
+        let is_own =
+            |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Tasks { target, .. } if *target == plan.target);
+        repair_worktrees(repo, &self.settings, is_own);
+        wait_for_orphans(repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
+        // Nothing is run before everything is approved. Only who has the tasks knows what all of it is.
+        let claim = claim.map_or_else(|| TreeClaim::of_target(repo, &plan.target), Ok);
+        let opened = claim.and_then(|claim| tree::open(built.engine.clone(), repo.clone(), Arc::clone(&plan), claim));
+        let (run, brought) = opened.map_err(|error| self.failed(&plan, &error))?;
+        wait_for(self.agree(&run, &brought))?;
+        warn_of_dirty_files(globals, &self.place)?;
+        warn_of_skipped(globals, repo, &self.settings)?;
+        let mut shown = TreeProgress::new(globals, &plan);
+        check_agents_of(&plan, &built.engine.agents)?;
+        let stopped_by = built.stopped_by();
+        let run = self.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
+        let TreeOutcome { ends, errors } = block_on(stopped_by, run)?;
+        let failures = errors.iter().map(|error| self.failed(&plan, error)).collect();
+        outcome::print_outcome(globals, (&self.dir, repo), &plan, &ends, failures)
+    }
+
+    /// Refuses answers to gates there are not.
+    fn check_answers(&self, plan: &TreePlan) -> Result<(), Failure> {
+        let asking = self.pipelines_with_gates(plan)?;
+        check_answers(&asking.iter().collect::<Vec<_>>(), Some(&plan.tree), &self.answers)
     }
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could continue with.
     fn pipelines_with_gates(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
         let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
         if !self.answers.named.is_empty() && !plan.fresh {
-            let left = open_sessions(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
-            asking.extend(left.into_iter().map(|left| left.pipeline));
+            let left = open_sessions(&self.place.repo, &plan.target, &plan.name).map_err(|error| of_tree(&error))?;
+            let own = left.into_iter().filter(|left| plan.tree.node(&left.task).is_some());
+            asking.extend(own.map(|left| left.pipeline));
         }
         Ok(asking)
     }
@@ -181,7 +197,8 @@ impl RunSite<'_> {
 
     fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
         let repo = &self.place.repo;
-        let failure = of_tree(error).reworded(|text| with_location(self.globals, &self.dir, &plan.file, text));
+        let commands = PlanCommands { globals: self.globals, dir: &self.dir, plan };
+        let failure = of_tree(error).reworded(|text| commands.with_location(text));
         match repo.is_gone() {
             true => of_lost_repository(failure, repo.common_dir(), None),
             false => failure,
@@ -252,11 +269,11 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(is_left).collect();
     if globals.json {
         out.json(&serde_json::json!({
-            "tree": plan.path, "target": plan.target, "next": next, "left": left,
+            "tree": plan.name.file(), "target": plan.target, "next": next, "left": left,
         }))?;
         return Ok(Exit::Done);
     }
-    out.line(format!("would work `{}` on branch `{}`", plan.path, plan.target))?;
+    out.line(format!("would work {} on branch `{}`", plan.name, plan.target))?;
     out.line(format!("next: {next}"))?;
     for task in left {
         let name = plan.tree.node(task).map(|node| shown_name(&node.name)).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pleach::engine::ad_hoc::TASKS;
 use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId};
@@ -61,6 +62,7 @@ fn refs(repo: &Repo) -> Result<Refs, Failure> {
     let failed = |error: pleach::git::Error| of_git(&error);
     let mut refs = repo.refs().list("refs/heads/").map_err(failed)?;
     refs.extend(repo.refs().list(SESSIONS).map_err(failed)?);
+    refs.extend(repo.refs().list(TASKS).map_err(failed)?);
     Ok((refs, repo.head().ok().and_then(|head| head.branch)))
 }
 

@@ -12,6 +12,7 @@ use pleach::config::Environment;
 use pleach::engine::tree::progress;
 use pleach::git;
 use pleach::ids::BranchName;
+use pleach::step::TreeName;
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -140,7 +141,8 @@ impl Ending {
         let variables = [("PATH".to_owned(), path.into()), ("HOME".to_owned(), home.into_os_string())];
         let repo = git::discover(&env.repo_path(), &Environment::from_pairs(variables)).expect("the repository");
         let main = BranchName::new("main").expect("a name");
-        let progress = progress::read(&repo, &main, "task-tree.json", "pleach/", None).expect("the state of the tree");
+        let progress = progress::read(&repo, &main, &TreeName::File("task-tree.json".into()), "pleach/", None)
+            .expect("the state of the tree");
         let task = |state: &pleach::progress::TaskState| Task {
             status: state.status.as_str(),
             landed: state.landed,

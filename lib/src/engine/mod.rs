@@ -18,11 +18,12 @@
 //! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
 //! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` refuses secrets in input that is recorded verbatim |
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
-//! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing |
+//! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing; `ad_hoc/` tasks without a tree's file |
 //! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
 //! | How are branches merged? | `queue/` the merge queue, `forecast` what will conflict |
 //! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
 
+pub mod ad_hoc;
 mod bounds;
 mod branches;
 mod broadcast;

@@ -17,6 +17,7 @@ use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
 use crate::confined_fs;
 use crate::engine::remove::known::RecordRefs;
+use crate::event::TaskOf;
 use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, check_chain, root_ref};
@@ -183,7 +184,7 @@ pub struct Removal {
     /// The session.
     pub session: SessionId,
     /// A tree run would resume it: it works on a task and was not cancelled.
-    pub goes_on: bool,
+    pub goes_on: Option<TaskOf>,
     /// Why it should not be removed.
     pub obstacles: Vec<Obstacle>,
     repo: Repo,

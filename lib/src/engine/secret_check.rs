@@ -35,6 +35,11 @@ pub(super) fn inputs(redactor: &Redactor, inputs: &BTreeMap<String, String>) -> 
     })
 }
 
+/// Refuses a text that holds a secret.
+pub(super) fn text(redactor: &Redactor, what: &str, text: &str) -> Result<(), Error> {
+    refuse(redactor, what, text)
+}
+
 fn refuse(redactor: &Redactor, what: &str, text: &str) -> Result<(), Error> {
     match redactor.name_in(text) {
         None => Ok(()),

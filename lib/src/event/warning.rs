@@ -151,6 +151,10 @@ codes! {
          is skipped"
     SessionAbandoned "session-abandoned" "a task does not resume its last session"
 
+    // Ad-hoc tasks.
+    TaskUnreadable "task-unreadable" "the ref of a task cannot be read, and the task is left out"
+    RepositoryUnusable "repository-unusable" "a repository that had tasks cannot be used and is left out"
+
     // Making trees, looking, removing.
     SpecUnclear "spec-unclear" "something in a spec looks like a task or a phase and is not read as one"
     PlanIncomplete "plan-incomplete" "a planner reports more tasks than it returned"

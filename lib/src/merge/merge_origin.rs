@@ -49,11 +49,12 @@ impl MergeOrigin {
 
 impl ResolvedHunk {
     /// `PATH#HUNK=SOURCE`.
-    fn to_value(&self) -> String {
+    pub fn to_value(&self) -> String {
         format!("{}#{}={}", trailer_path(&self.path), self.hunk, self.source)
     }
 
-    fn from_value(value: &str) -> Option<Self> {
+    /// Reads [`Self::to_value`].
+    pub fn from_value(value: &str) -> Option<Self> {
         let (path, hunk) = value.rsplit_once('#')?;
         let (hunk, source) = hunk.split_once('=')?;
         Some(Self { path: RepoPath::new(read_path(path)?), hunk: hunk.parse().ok()?, source: source.parse().ok()? })

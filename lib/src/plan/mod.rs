@@ -4,8 +4,9 @@
 //! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] checks the result.
 //!
 //! [`tree`] is the other kind of plan: tasks and what they wait for, from a file, from markdown ([`spec`]) or from a model
-//! ([`planner`]).
+//! ([`planner`]). [`ad_hoc`] makes trees of tasks that have no file.
 
+pub mod ad_hoc;
 mod alias;
 pub mod build;
 pub mod condition;

@@ -9,7 +9,7 @@ use super::{
     AttemptNow, BranchNaming, CandidateStep, OpenBranch, Progress, StepCommit, StepPlace, TaskState, TaskStatus,
 };
 use crate::ids::CommitId;
-use crate::step::StepKind;
+use crate::step::{StepKind, TreeName};
 
 /// A task's or phase's branch: its steps that are not in the target's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,15 +24,15 @@ pub struct Chain {
     pub has_merges: bool,
 }
 
-/// What the steps on a target and on the branches ahead of it say about the tree at `tree`.
+/// What the steps on a target and on the branches ahead of it say about a tree.
 ///
 /// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none counts
-/// for every tree. Where a run was started in two clones, both starts are its start. A step is its message and its
+/// for every file. Ad-hoc tasks have no run-start. Where a run was started in two clones, both starts are its start. A step is its message and its
 /// date: copies count once, where they are found first, looking at the target, then at phases, then at tasks. The
 /// branch of a task counts for that task alone. A branch whose newest step is there already is closed: what it has
 /// beyond is left over from work that landed in another shape.
-pub fn fold(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Progress {
-    let of_tree = |seen: &CandidateStep| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
+pub fn fold(target: &[CandidateStep], branches: &[Chain], tree: &TreeName) -> Progress {
+    let of_tree = |seen: &CandidateStep| tree.has_step(&seen.found.step);
     let starts = |seen: &&CandidateStep| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
     let run_starts = standing(&target.iter().filter(starts).collect::<Vec<_>>());
     let counts = |seen: &CandidateStep| {

@@ -445,6 +445,16 @@ impl Progress {
         self
     }
 
+    /// The same without what is no part of a tree: ad-hoc tasks are read together, and each run works some of them.
+    pub fn only(mut self, tree: &TaskTree) -> Self {
+        self.tasks.retain(|id, _| tree.node(id).is_some());
+        self.open.retain(|branch| match &branch.place {
+            StepPlace::Task(id) | StepPlace::Phase(id) => tree.node(id).is_some(),
+            StepPlace::Target => true,
+        });
+        self
+    }
+
     /// The same, with these gates to be run again.
     pub fn without_gates(self, outdated: BTreeSet<TaskId>) -> Self {
         Self { outdated, ..self }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{CandidateStep, Chain, OpenBranch, StepPlace, fold};
 use crate::ids::{SessionId, TaskId};
+use crate::step::TreeName;
 
 /// A task's or phase's branch with steps of another tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub struct OtherTreeWork {
     pub branch: OpenBranch,
     /// The task or phase it is named after.
     pub id: TaskId,
-    /// The file of the other tree.
-    pub tree: String,
+    /// The other tree.
+    pub tree: TreeName,
     /// What the other tree has there.
     pub stands: OtherTreeState,
     /// The session of a task.
@@ -35,14 +36,14 @@ pub enum OtherTreeState {
 
 /// The branches that have steps of other trees than `tree` which are nowhere else. Of tasks only those that are not over:
 /// the branch of one that is may be used again.
-pub fn taken(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Vec<OtherTreeWork> {
-    fn names(chain: &Chain) -> impl Iterator<Item = &str> {
-        chain.steps.iter().filter_map(|seen| seen.found.step.tree.as_deref())
+pub fn taken(target: &[CandidateStep], branches: &[Chain], tree: &TreeName) -> Vec<OtherTreeWork> {
+    fn names(chain: &Chain) -> impl Iterator<Item = TreeName> {
+        chain.steps.iter().filter_map(|seen| seen.found.step.tree.as_deref().map(TreeName::of))
     }
-    let others: BTreeSet<&str> = branches.iter().flat_map(names).filter(|named| *named != tree).collect();
+    let others: BTreeSet<TreeName> = branches.iter().flat_map(names).filter(|named| named != tree).collect();
     let mut taken = Vec::new();
     for other in others {
-        let progress = fold(target, branches, other);
+        let progress = fold(target, branches, &other);
         for chain in branches.iter().filter(|chain| names(chain).any(|named| named == other)) {
             let is_open = progress.open.contains(&chain.branch);
             let (id, stands, session, tasks) = match &chain.branch.place {
@@ -67,7 +68,7 @@ pub fn taken(target: &[CandidateStep], branches: &[Chain], tree: &str) -> Vec<Ot
                 }
                 StepPlace::Target => continue,
             };
-            let (branch, id, tree) = (chain.branch.clone(), id.clone(), other.to_owned());
+            let (branch, id, tree) = (chain.branch.clone(), id.clone(), other.clone());
             taken.push(OtherTreeWork { branch, id, tree, stands, session, tasks });
         }
     }

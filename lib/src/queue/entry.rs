@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{ConflictedPath, Extra};
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
+use crate::merge::{ResolvedHunk, Tier};
 
 /// A branch that is to be merged. Its states are commits on a ref of its own; this is what each of them holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,9 +46,9 @@ pub struct QueueEntry {
     pub completed_at: Timestamp,
     /// How far it is.
     pub state: EntryState,
-    /// What merged it: see [`crate::merge`].
+    /// What merged it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
+    pub tier: Option<Tier>,
     /// How often an agent has tried to resolve its conflict.
     #[serde(default)]
     pub attempts: u32,
@@ -145,8 +146,18 @@ pub struct EntryResolution {
     pub onto: CommitId,
     /// A commit with the files.
     pub commit: CommitId,
-    /// Who made it: see [`crate::merge`].
-    pub tier: String,
+    /// Who made it.
+    pub tier: Tier,
+    /// What it resolves: `path#hunk=source`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hunks: Vec<String>,
+}
+
+impl EntryResolution {
+    /// What it resolves.
+    pub fn resolved(&self) -> Vec<ResolvedHunk> {
+        self.hunks.iter().filter_map(|hunk| ResolvedHunk::from_value(hunk)).collect()
+    }
 }
 
 /// What would land.

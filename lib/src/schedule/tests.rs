@@ -16,7 +16,7 @@ use crate::ids::{BranchName, CommitId};
 use crate::progress::{
     BranchNaming, CandidateStep, Chain, OpenBranch, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, fold,
 };
-use crate::step::{Step, StepKind};
+use crate::step::{Step, StepKind, TreeName};
 
 fn id(text: &str) -> TaskId {
     TaskId::new(text).unwrap()
@@ -139,7 +139,7 @@ impl World {
         };
         let phases = self.phases.iter().map(|(phase, steps)| chain(StepPlace::Phase(phase.clone()), steps));
         let tasks = self.tasks.iter().map(|(task, steps)| chain(StepPlace::Task(task.clone()), steps));
-        fold(&self.target, &phases.chain(tasks).collect::<Vec<_>>(), "")
+        fold(&self.target, &phases.chain(tasks).collect::<Vec<_>>(), &TreeName::File(String::new()))
     }
 
     fn next(&self, tree: &Arc<TaskTree>, limits: &ScheduleOptions) -> NextAction {
@@ -666,7 +666,7 @@ fn a_phase_keeps_its_work_after_another_is_merged() {
     };
     let (one, two) = (world.phases[&id("p1")].clone(), world.phases[&id("p2")].clone());
     let both = two.iter().chain(&one).cloned().collect();
-    let progress = fold(&[], &[branch("p1", one, false), branch("p2", both, true)], "");
+    let progress = fold(&[], &[branch("p1", one, false), branch("p2", both, true)], &TreeName::File(String::new()));
     assert!(["A", "B"].iter().all(|task| progress.task(&id(task)).status == TaskStatus::Complete));
     assert_eq!(progress.open.len(), 2);
 }

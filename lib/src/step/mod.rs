@@ -6,6 +6,7 @@ pub mod prompt;
 mod reason;
 pub mod report;
 pub mod text;
+mod tree_name;
 pub mod verdict;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub use crate::event::{Feedback, FeedbackKind};
 pub use crate::plan::tree::TestKind;
 pub use message::{AttemptNumber, Step, StepKind, short_id, shown_name};
 pub use reason::{failure, reason, reason_of};
+pub use tree_name::TreeName;
 
 /// How many tests did what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -49,5 +49,6 @@ pub use setup::{has_lost_setup, snapshot_setup, snapshot_setup_again};
 pub use stop_request::StopRequest;
 pub(crate) use submodules::refuse_submodule_work;
 pub use turn_change::{patch, prepare_commit, unchanged};
+pub(crate) use working_copy::SESSION_NOTE;
 pub use working_copy::{CopyPosition, WorkingCopy};
 pub use workspace::Workspace;

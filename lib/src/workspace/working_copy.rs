@@ -50,6 +50,9 @@ pub struct WorkingCopy {
     pub(super) kept_head: Option<CommitId>,
 }
 
+/// The note of the session that works in a worktree.
+pub(crate) const SESSION_NOTE: &str = "session";
+
 /// The note that a merge with conflicts lies in the worktree, uncommitted.
 const LAID_MERGE: &str = "laid-merge";
 
@@ -118,6 +121,11 @@ impl WorkingCopy {
         let (repo, name, branch) = (self.repo.clone(), self.name.clone(), self.branch.clone());
         let (limits, lock) = (self.limits.clone(), self.lock.clone());
         Self::new(repo, name, branch, self.session.clone(), worktree, (self.carries, self.at), (limits, lock))
+    }
+
+    /// Notes which session works in it: that of a task works in a slot, which many use.
+    pub fn note_session(&self) -> Result<(), Error> {
+        Ok(self.worktree.notes().write(SESSION_NOTE, self.session.as_str().as_bytes())?)
     }
 
     /// Whether the merge with a commit was laid into it, and nothing has reset it since.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::config::{Environment, Layer, Precedence, Resolved, resolve};
-use pleach::engine::tree::{self, TaskPipeline, TreeEnded, TreePlan};
+use pleach::engine::tree::{self, TaskPipeline, TreeClaim, TreeEnded, TreePlan};
 use pleach::engine::{AgreesToAll, Truster};
 use pleach::event::Commits;
 use pleach::ids::RepoName;
 use pleach::plan::tree::TaskTree;
 use pleach::plan::{Inputs, load};
 use pleach::schedule::ScheduleOptions;
+use pleach::step::TreeName;
 use pleach::trust::{TrustItem, TrustScope};
 use serde_json::Value;
 
@@ -82,9 +83,9 @@ fn a_pipeline_is_approved_with_settings_and_agent_files() {
 fn plan(world: &World) -> TreePlan {
     TreePlan {
         tree: Arc::new(TaskTree::read(TREE).unwrap()),
-        path: "task-tree.json".into(),
+        name: TreeName::File("task-tree.json".into()),
         document: TREE.into(),
-        file: world.repo_path().join("task-tree.json"),
+        file: Some(world.repo_path().join("task-tree.json")),
         stamp: None,
         target: "main".parse().unwrap(),
         base_branch: None,
@@ -111,7 +112,9 @@ fn plan(world: &World) -> TreePlan {
 async fn a_tree_is_approved_with_tests_and_pipelines() {
     let world = world();
     let (resolved, environment) = settings();
-    let (mut run, brought) = tree::open(world.scripted(SCRIPT), world.repo(), Arc::new(plan(&world))).unwrap();
+    let (repo, plan) = (world.repo(), Arc::new(plan(&world)));
+    let claim = TreeClaim::of_target(&repo, &plan.target).unwrap();
+    let (mut run, brought) = tree::open(world.scripted(SCRIPT), repo, plan, claim).unwrap();
     let items = tree::to_trust(&run, &resolved, &environment, &brought).unwrap();
     insta::assert_snapshot!(shown(&items), @r#"
     command (worktrees.setup, /p/pleach.yaml:4): make deps

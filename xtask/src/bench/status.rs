@@ -9,7 +9,7 @@ use pleach::git::{self, Repo};
 use pleach::ids::{BranchName, TaskId};
 use pleach::progress::{Progress, TaskStatus};
 use pleach::redact::Redactor;
-use pleach::step::{AttemptNumber, Counts, RanTest, Step, StepKind, TestFacts, TestKind, text};
+use pleach::step::{AttemptNumber, Counts, RanTest, Step, StepKind, TestFacts, TestKind, TreeName, text};
 
 use super::options::Options;
 use super::samples::Samples;
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<Verdicts, Box<dyn Error>> {
     world.git_reading(&dir, &["fast-import", "--quiet"], stream(old, 0).as_bytes())?;
     let repo = git::discover(&dir, &world.counted())?;
     let target = BranchName::new("main")?;
-    let read = || progress::read(&repo, &target, TREE, "pleach/", None);
+    let read = || progress::read(&repo, &target, &TreeName::File(TREE.into()), "pleach/", None);
     read()?;
     let cache = Cache::find(&repo)?;
     world.git_reading(&dir, &["fast-import", "--quiet"], stream(new, old.len()).as_bytes())?;

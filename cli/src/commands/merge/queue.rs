@@ -81,7 +81,7 @@ fn rows(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Vec<[Strin
             short(&entry.id),
             entry.name(),
             entry.state.to_string(),
-            entry.tier.clone().unwrap_or_default(),
+            entry.tier.map(|tier| tier.to_string()).unwrap_or_default(),
             if entry.attempts == 0 { String::new() } else { entry.attempts.to_string() },
             age(entry.completed_at, now),
             why.unwrap_or_default(),

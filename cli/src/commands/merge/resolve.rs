@@ -32,7 +32,8 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
         base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &ground.place.name));
     let mut out = Out::new();
     if args.done {
-        let entry = finish_resolution(repo, &base, &stored).map_err(|error| of_queue(&error))?;
+        let entry =
+            finish_resolution(repo, &base, &stored, &ground.queue_settings()).map_err(|error| of_queue(&error))?;
         match ground.globals.json {
             true => out.json(&entry_json(&entry))?,
             false => {
@@ -42,8 +43,7 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
         }
         return Ok(Exit::Done);
     }
-    let history = settings.resolved.config.merge.history;
-    let begun = begin_resolution(repo, &base, &stored, history).map_err(|error| of_queue(&error))?;
+    let begun = begin_resolution(repo, &base, &stored, &ground.queue_settings()).map_err(|error| of_queue(&error))?;
     let ConflictWorktree { path, is_old, conflicts } = begun;
     if ground.globals.json {
         let conflicts: Vec<_> = conflicts.iter().map(|conflict| json!(conflict)).collect();

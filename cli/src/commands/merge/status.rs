@@ -31,8 +31,8 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
         let mut tiers: BTreeMap<String, usize> = BTreeMap::new();
         for entry in all.iter().map(|stored| &stored.entry) {
             *states.entry(entry.state.as_str()).or_default() += 1;
-            if let Some(tier) = entry.tier.as_ref().filter(|_| entry.state.is_closed()) {
-                *tiers.entry(tier.clone()).or_default() += 1;
+            if let Some(tier) = entry.tier.filter(|_| entry.state.is_closed()) {
+                *tiers.entry(tier.to_string()).or_default() += 1;
             }
         }
         let holder = Lock::holder(ground.place.repo.common_dir(), &queue_lock(&queue.target));

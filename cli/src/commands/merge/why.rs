@@ -35,7 +35,7 @@ pub fn run(ground: &MergeGround<'_>, args: &WhyArgs) -> Result<Exit, Failure> {
         out.json(&document)?;
         return Ok(Exit::Done);
     }
-    out.text(&fields(&about(&stored.entry)))?;
+    out.line(fields(&about(&stored.entry)))?;
     if !stored.entry.conflicts.is_empty() {
         out.line("conflicts:")?;
         for conflict in &stored.entry.conflicts {
@@ -69,7 +69,7 @@ fn about(entry: &QueueEntry) -> Vec<(&'static str, String)> {
         ("state", entry.state.to_string()),
     ];
     about.extend(entry.why.as_ref().map(|why| ("why", plain(why))));
-    about.extend(entry.tier.clone().map(|tier| ("tier", tier)));
+    about.extend(entry.tier.map(|tier| ("tier", tier.to_string())));
     about.extend(
         entry
             .candidate

@@ -29,7 +29,7 @@ echo resolved
 
 #[test]
 fn an_agent_resolves_a_conflict() {
-    let queue = with_agent(BOTH, "! grep -q '<<<' lines.txt");
+    let queue = with_agent(BOTH, "grep -q -i five lines.txt || grep -qx 5 lines.txt");
     conflicting(&queue);
     let done = queue.process(0);
     assert_eq!(names(&done["landed"]), ["upper", "lower"]);
@@ -37,11 +37,11 @@ fn an_agent_resolves_a_conflict() {
     let why = queue.why("lower");
     assert_eq!(
         (&why["tier"], &why["attempts"], &why["resolved"]),
-        (&json!("agent"), &json!(1), &json!(["lines.txt=agent"]))
+        (&json!("agent"), &json!(1), &json!(["lines.txt#1=agent"]))
     );
     let trailers = queue.env.git(&["log", "-1", "--format=%(trailers:only)", "main"]);
     assert!(
-        trailers.contains("Pleach-Tier: agent") && trailers.contains("Pleach-Resolved: lines.txt=agent"),
+        trailers.contains("Pleach-Tier: agent") && trailers.contains("Pleach-Resolved: lines.txt#1=agent"),
         "{trailers}"
     );
     assert_eq!(
@@ -74,7 +74,7 @@ fn an_agent_may_only_change_what_is_in_conflict() {
 
 #[test]
 fn a_wrong_resolution_never_lands() {
-    let queue = with_agent("cat > /dev/null; echo wrong > lines.txt", "! grep -q wrong lines.txt");
+    let queue = with_agent("cat > /dev/null; echo wrong > lines.txt", "grep -qi five lines.txt || grep -qx 5 lines.txt");
     conflicting(&queue);
     queue.process(5);
     assert_eq!((queue.state("lower"), queue.why("lower")["attempts"].clone()), ("escalated".into(), json!(2)));

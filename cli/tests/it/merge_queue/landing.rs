@@ -14,7 +14,7 @@ fn clean_merges_land_in_one_line_of_merges() {
     });
     let (ran, done) = queue.processed(0);
     assert_eq!((names(&done["landed"]), &done["open"]), (vec!["one", "two"], &json!([])));
-    assert_eq!(done["landed"][0]["tier"], "fast-forward");
+    assert_eq!(done["landed"][0]["tier"], "fast_forward");
     assert_eq!(done["landed"][1]["tier"], "clean");
     let told: Vec<_> =
         ran.json_lines().into_iter().filter(|event| event["type"] == "dev.orchestra.MergeComplete").collect();

@@ -15,6 +15,7 @@ use crate::ids::NodeId;
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::state::limit_mark;
+use crate::step::TreeName;
 
 /// What an agent node may spend, and what counts against it.
 pub(in crate::engine) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Error> {
@@ -121,9 +122,12 @@ fn fails(session: &Session, over: &Exceeded) -> bool {
 
 /// Why the run fails, and how to continue.
 fn stop_reason(session: &Session, over: &Exceeded) -> String {
-    let again = match session.plan.started.task {
-        Some(_) => ", then `pleach gardener --retry-failed` tries again",
-        None => " and resume",
+    let again = match &session.plan.started.task {
+        Some(task) if TreeName::of(&task.tree) == TreeName::Tasks => {
+            format!(", then `pleach task start {} --retry-failed` tries again", task.id)
+        }
+        Some(_) => ", then `pleach gardener --retry-failed` tries again".to_owned(),
+        None => " and resume".to_owned(),
     };
     format!("{over}; {}{again}", over.advice())
 }

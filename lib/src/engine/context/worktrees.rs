@@ -121,6 +121,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         let rules = context.engine.worktrees.left_out(&copy.repo, base)?;
         workspace::apply_exclusions(&mut copy, &rules)?;
         context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
+        copy.note_session()?;
         made.copies.push(copy);
         return Ok(());
     }
@@ -172,6 +173,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         context.warnings.extend(workspace::absent_file_warnings(&mut copy, &context.engine.worktrees)?);
     }
     context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
+    copy.note_session()?;
     made.copies.push(copy);
     made.new.extend((!is_set_up).then(|| name.clone()));
     Ok(())

@@ -1,9 +1,9 @@
 //! A batch: entries merged one onto the other, so that each prefix of it is what the target would be.
 
-use super::candidate::{BuiltMerge, MergeBuild, build};
-use crate::config::HistoryShape;
-use crate::git::merge::Conflict;
-use crate::git::{self, Repo};
+use super::candidate::{BuiltMerge, LeftConflict, MergeBuild, MergeOptions, build};
+use super::error::QueueError;
+use crate::engine::merging::TierResult;
+use crate::git::Repo;
 use crate::ids::{CommitId, EntryId};
 use crate::queue::{EntryTest, QueueEntry};
 
@@ -20,7 +20,9 @@ pub(super) enum LeftOut {
     /// The target has it.
     Present,
     /// It conflicts with the target.
-    Conflict(Box<Conflict>),
+    Conflict(Box<LeftConflict>),
+    /// Commands have to run in the merged files first.
+    Derive(Box<TierResult>),
     /// It conflicts with another of the batch: it is merged after that has landed, or has not.
     Crowded,
     /// Its merge must not be tested, for this reason.
@@ -40,23 +42,27 @@ impl Batch {
         repo: &Repo,
         entries: impl IntoIterator<Item = QueueEntry>,
         tip: CommitId,
-        history: HistoryShape,
-    ) -> Result<Self, git::Error> {
+        options: &MergeOptions,
+    ) -> Result<Self, QueueError> {
         let mut batch = Self::default();
         for entry in entries {
             let onto = batch.items.last().map_or(tip, |item| item.built.commit);
-            let left_out = match build(repo, &entry, onto, history)? {
+            let left_out = match build(repo, &entry, onto, options)? {
                 MergeBuild::Built(built) => {
                     batch.items.push(BatchItem { entry, built });
                     continue;
                 }
                 MergeBuild::Present => LeftOut::Present,
                 MergeBuild::Unfit(why) => LeftOut::Unfit(why),
-                MergeBuild::Conflict(_) if onto != tip => match build(repo, &entry, tip, history)? {
-                    MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
-                    _ => LeftOut::Crowded,
-                },
+                MergeBuild::Conflict(_) | MergeBuild::Derive(..) if onto != tip => {
+                    match build(repo, &entry, tip, options)? {
+                        MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
+                        MergeBuild::Derive(tried) => LeftOut::Derive(tried),
+                        _ => LeftOut::Crowded,
+                    }
+                }
                 MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
+                MergeBuild::Derive(tried) => LeftOut::Derive(tried),
             };
             batch.left_out.push((entry.id, left_out));
         }

@@ -38,7 +38,7 @@ impl QueueRun {
     pub(super) fn hear(&mut self, queue: &mut Queue, job: TestJob, said: Option<TestResult>) -> Result<(), QueueError> {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
-            TestId::Prefix(_) => Ok(()),
+            TestId::Prefix(_) | TestId::Emptied(..) => Ok(()),
             TestId::Again(id) => self.tested_again(queue, &id, &job, result),
             TestId::Alone(id) => {
                 let Some(suspect) = self.suspects.remove(&id) else { return Ok(()) };

@@ -7,11 +7,12 @@ use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
 use super::resolver::resolution;
+use super::settings::QueueSettings;
 use super::store::StoredEntry;
-use crate::config::HistoryShape;
 use crate::engine::merging::{ConflictSides, unresolved};
 use crate::event::ConflictedPath;
 use crate::git::{self, CommitLimits, Repo};
+use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
 use crate::workspace::branch_key;
 
@@ -36,7 +37,7 @@ pub fn begin_resolution(
     repo: &Repo,
     base: &Path,
     stored: &StoredEntry,
-    history: HistoryShape,
+    settings: &QueueSettings,
 ) -> Result<ConflictWorktree, QueueError> {
     let entry = &stored.entry;
     let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
@@ -48,7 +49,7 @@ pub fn begin_resolution(
         return Ok(ConflictWorktree { path, is_old: true, conflicts: entry.conflicts.clone() });
     }
     let tip = tip_of(repo, &entry.target)?;
-    let Some(OpenConflict { commit, paths, .. }) = open_conflict(repo, entry, tip, history)? else {
+    let Some(OpenConflict { commit, paths, .. }) = open_conflict(repo, entry, tip, &settings.merge_options())? else {
         return Err(wrong("there is nothing to resolve: it merges cleanly, so `pleach merge retry` is enough"));
     };
     let commit = keep_conflict(repo, entry, tip, repo.tree_of(commit)?)?;
@@ -61,7 +62,12 @@ pub fn begin_resolution(
 }
 
 /// Takes what a person has made of a conflict, and queues the entry again. The worktree goes.
-pub fn finish_resolution(repo: &Repo, base: &Path, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
+pub fn finish_resolution(
+    repo: &Repo,
+    base: &Path,
+    stored: &StoredEntry,
+    settings: &QueueSettings,
+) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
     let path = place_of(base, entry);
     if !path.exists() {
@@ -90,12 +96,13 @@ pub fn finish_resolution(repo: &Repo, base: &Path, stored: &StoredEntry) -> Resu
     if !left.is_empty() {
         return Err(QueueError::Unresolved { paths: left, path });
     }
-    let conflict = OpenConflict { onto, commit, sides: Some(sides), paths: entry.conflicts.clone() };
-    let resolution = resolution(repo, entry, &conflict, written.tree, "person")?;
+    let plain = QueueEntry { verdict: None, ..entry.clone() };
+    let left = open_conflict(repo, &plain, onto, &settings.merge_options())?.and_then(|conflict| conflict.left);
+    let conflict = OpenConflict { onto, commit, sides: Some(sides), paths: entry.conflicts.clone(), left };
+    let resolution = resolution(repo, entry, &conflict, written.tree, Tier::Person)?;
     let entry = change_entry(repo, stored, |entry| {
         entry.state = EntryState::Submitted;
         entry.resolution = Some(resolution.clone());
-        entry.resolved = entry.conflicts.iter().map(|conflict| format!("{}=person", conflict.path)).collect();
         entry.why = Some("a person has resolved it".to_owned());
         Ok(())
     })?;

@@ -1,17 +1,27 @@
 //! Merges an entry: the commit its target would move to, built on any commit. The same inputs give the same commit, so
 //! whoever comes after a crash builds the one that was tested.
 
-use std::collections::BTreeSet;
-
+use super::error::QueueError;
 use super::markers::introduced_markers;
+use super::sides::EntrySides;
 use crate::config::HistoryShape;
 use crate::engine::landing::{self, RebuildError};
-use crate::git::merge::{Conflict, MergeError};
-use crate::git::{self, CommitSpec, LossyMerge, MergeCheckError, Person, Repo, TreeId, Writer};
-use crate::ids::{CommitId, RepoPath};
+use crate::engine::merging::{TierOptions, TierResult, resolve_conflict};
+use crate::git::merge::MergeError;
+use crate::git::{self, CommitSpec, Conflict, MergeCheckError, Person, Repo, TreeId, Writer};
+use crate::ids::CommitId;
+use crate::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
 use crate::queue::{Candidate, EntryResolution, QueueEntry};
 use crate::text::named;
 use crate::trailer::CommitMessage;
+
+/// How entries are merged.
+#[derive(Debug, Clone)]
+pub(super) struct MergeOptions {
+    pub history: HistoryShape,
+    /// What is tried before anybody is asked.
+    pub tiers: TierOptions,
+}
 
 /// A merge that may be tested.
 #[derive(Debug, Clone)]
@@ -21,7 +31,7 @@ pub(super) struct BuiltMerge {
     /// What it is built on.
     pub onto: CommitId,
     /// What merged it.
-    pub tier: String,
+    pub origin: MergeOrigin,
 }
 
 /// What became of a merge.
@@ -31,15 +41,44 @@ pub(super) enum MergeBuild {
     Built(BuiltMerge),
     /// Everything is there already.
     Present,
+    /// Commands have to run in the merged files first.
+    Derive(Box<TierResult>),
     /// The sides conflict.
-    Conflict(Box<Conflict>),
+    Conflict(Box<LeftConflict>),
     /// The result is not fit to be tested, for this reason.
     Unfit(String),
+}
+
+/// A conflict that only an agent or a person can resolve.
+#[derive(Debug)]
+pub(super) struct LeftConflict {
+    /// As git has it.
+    pub conflict: Conflict,
+    /// What was resolved of it.
+    pub tried: TierResult,
+}
+
+impl LeftConflict {
+    /// The conflict without what was resolved of it.
+    pub(super) fn rest(&self) -> Conflict {
+        let files = self.tried.remaining.clone();
+        Conflict {
+            paths: files.iter().map(|file| file.path.clone()).collect(),
+            details: self.conflict.details.clone(),
+            files,
+            marked: self.tried.tree,
+        }
+    }
 }
 
 impl BuiltMerge {
     pub(super) fn candidate(&self) -> Candidate {
         Candidate { commit: self.commit, tree: CommitId::from_bytes(*self.tree.as_bytes()), base: self.onto }
+    }
+
+    /// What was resolved, as trailers and entries say it.
+    pub(super) fn resolved(&self) -> Vec<String> {
+        self.origin.trailers().into_iter().skip(1).map(|(_, value)| value).collect()
     }
 }
 
@@ -48,15 +87,15 @@ pub(super) fn build(
     repo: &Repo,
     entry: &QueueEntry,
     onto: CommitId,
-    history: HistoryShape,
-) -> Result<MergeBuild, git::Error> {
+    options: &MergeOptions,
+) -> Result<MergeBuild, QueueError> {
     if repo.history().is_ancestor(entry.head, onto)? {
         return Ok(MergeBuild::Present);
     }
-    let Some(sides) = MergeSidesOf::find(repo, entry, onto)? else {
+    let Some(sides) = EntrySides::find(repo, entry, onto)? else {
         return Ok(MergeBuild::Unfit(format!("it has no commit in common with `{}`", entry.target)));
     };
-    let merging = Merging { repo, entry, sides, is_linear: history == HistoryShape::Linear };
+    let merging = Merging { repo, entry, sides, options };
     if let Some(resolution) = &entry.resolution
         && let Some(tree) = merging.replayed(resolution)?
     {
@@ -65,80 +104,78 @@ pub(super) fn build(
     merging.plain()
 }
 
-/// The commits of a merge.
-#[derive(Debug, Clone, Copy)]
-struct MergeSidesOf {
-    base: CommitId,
-    onto: CommitId,
-    head: CommitId,
-}
-
-impl MergeSidesOf {
-    fn find(repo: &Repo, entry: &QueueEntry, onto: CommitId) -> Result<Option<Self>, git::Error> {
-        let Some(shared) = repo.history().merge_base(entry.head, onto)? else { return Ok(None) };
-        let base = match entry.base {
-            // What the target had when the work began may have been taken off it since, and is not part of the work.
-            Some(own) if repo.history().is_ancestor(shared, own)? => own,
-            _ => shared,
-        };
-        Ok(Some(Self { base, onto, head: entry.head }))
-    }
-}
-
 /// A merge that is being made.
 struct Merging<'a> {
     repo: &'a Repo,
     entry: &'a QueueEntry,
-    sides: MergeSidesOf,
-    /// The entry's own commits are built again, instead of a merge commit.
-    is_linear: bool,
+    sides: EntrySides,
+    options: &'a MergeOptions,
 }
 
 impl Merging<'_> {
-    /// As git merges it.
-    fn plain(&self) -> Result<MergeBuild, git::Error> {
-        let MergeSidesOf { base, onto, head } = self.sides;
-        if base == onto && self.is_linear {
-            let (tree, tier) = (self.repo.tree_of(head)?, "fast-forward".to_owned());
+    /// Without help from outside.
+    fn plain(&self) -> Result<MergeBuild, QueueError> {
+        let EntrySides { base, onto, head } = self.sides;
+        if base == onto && self.is_linear() {
+            let tree = self.repo.tree_of(head)?;
             return Ok(match self.marked(tree)? {
                 Some(why) => MergeBuild::Unfit(why),
-                None => MergeBuild::Built(BuiltMerge { commit: head, tree, onto, tier }),
+                None => self.built(head, tree, origin(Tier::FastForward)),
             });
         }
         let mut writer = self.repo.writer();
         let merged = match self.rebuilds() {
             true => self.rebuilt(&mut writer)?,
             false => match self.merged_tree()? {
-                Ok(tree) => Ok((self.merge_commit(&mut writer, tree, "clean")?, tree)),
+                Ok(tree) => Ok((self.merge_commit(&mut writer, tree, &origin(Tier::Clean))?, tree)),
                 Err(conflict) => Err(conflict),
             },
         };
         let (commit, tree) = match merged {
             Ok(merged) => merged,
-            Err(conflict) => return Ok(MergeBuild::Conflict(Box::new(conflict))),
+            Err(conflict) => return self.by_tiers(conflict),
         };
         writer.flush()?;
-        Ok(match self.unfit(tree, &BTreeSet::new())? {
-            Some(why) => MergeBuild::Unfit(why),
-            None => MergeBuild::Built(BuiltMerge { commit, tree, onto, tier: "clean".to_owned() }),
-        })
+        self.checked(commit, tree, origin(Tier::Clean), &LossExemptions::default())
+    }
+
+    /// What the tiers make of a conflict that need nobody.
+    fn by_tiers(&self, conflict: Conflict) -> Result<MergeBuild, QueueError> {
+        let [base, ours, theirs] = self.sides.trees(self.repo)?;
+        let tried = resolve_conflict(self.repo, base, ours, theirs, &conflict, &self.options.tiers)?;
+        if !tried.remaining.is_empty() {
+            return Ok(MergeBuild::Conflict(Box::new(LeftConflict { conflict, tried })));
+        }
+        if !tried.derived.is_empty() {
+            return Ok(MergeBuild::Derive(Box::new(tried)));
+        }
+        let exemptions = LossExemptions { resolved: tried.resolved.clone(), ..LossExemptions::default() };
+        let origin = MergeOrigin { tier: tried.tier, resolved: tried.resolved };
+        let mut writer = self.repo.writer();
+        let commit = self.resolved_commit(&mut writer, tried.tree, &origin)?;
+        writer.flush()?;
+        self.checked(commit, tried.tree, origin, &exemptions)
+    }
+
+    fn is_linear(&self) -> bool {
+        self.options.history == HistoryShape::Linear
     }
 
     fn rebuilds(&self) -> bool {
-        self.is_linear && self.entry.base.is_some()
+        self.is_linear() && self.entry.base.is_some()
+    }
+
+    fn built(&self, commit: CommitId, tree: TreeId, origin: MergeOrigin) -> MergeBuild {
+        MergeBuild::Built(BuiltMerge { commit, tree, onto: self.sides.onto, origin })
     }
 
     fn merged_tree(&self) -> Result<Result<TreeId, Conflict>, git::Error> {
-        match git::merge::merge_commits(self.repo, self.sides.onto, self.sides.head) {
-            Ok(tree) => Ok(Ok(tree)),
-            Err(MergeError::Conflict(conflict)) => Ok(Err(conflict)),
-            Err(MergeError::Git(error)) => Err(error),
-        }
+        or_conflict(git::merge::merge_commits(self.repo, self.sides.onto, self.sides.head))
     }
 
     /// The entry's own commits, built again one by one.
     fn rebuilt(&self, writer: &mut Writer) -> Result<Result<(CommitId, TreeId), Conflict>, git::Error> {
-        let MergeSidesOf { base, onto, head } = self.sides;
+        let EntrySides { base, onto, head } = self.sides;
         let commits = landing::commits_since(self.repo, head, base)?;
         match landing::rebuild(self.repo, writer, &commits, base, onto) {
             Ok(copies) => {
@@ -148,7 +185,7 @@ impl Merging<'_> {
             }
             // One commit on the way conflicts; what they come to may not.
             Err(RebuildError::Conflict { .. }) => match self.whole_tree()? {
-                Ok(tree) => Ok(Ok((self.rebuilt_with(writer, tree, "clean")?, tree))),
+                Ok(tree) => Ok(Ok((self.rebuilt_with(writer, tree, &origin(Tier::Clean))?, tree))),
                 Err(conflict) => Ok(Err(conflict)),
             },
             Err(RebuildError::Git(error)) => Err(error),
@@ -157,17 +194,20 @@ impl Merging<'_> {
 
     /// All of the entry's own commits as one change.
     fn whole_tree(&self) -> Result<Result<TreeId, Conflict>, git::Error> {
-        let tree = |commit| self.repo.tree_of(commit);
-        let MergeSidesOf { base, onto, head } = self.sides;
-        match git::merge::merge_trees(self.repo, tree(base)?, tree(onto)?, tree(head)?) {
-            Ok(tree) => Ok(Ok(tree)),
-            Err(MergeError::Conflict(conflict)) => Ok(Err(conflict)),
-            Err(MergeError::Git(error)) => Err(error),
+        let [base, ours, theirs] = self.sides.trees(self.repo)?;
+        or_conflict(git::merge::merge_trees(self.repo, base, ours, theirs))
+    }
+
+    /// The commit that has resolved files.
+    fn resolved_commit(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
+        match self.rebuilds() {
+            true => self.rebuilt_with(writer, tree, origin),
+            false => self.merge_commit(writer, tree, origin),
         }
     }
 
-    fn merge_commit(&self, writer: &mut Writer, tree: TreeId, tier: &str) -> Result<CommitId, git::Error> {
-        self.commit(writer, tree, vec![self.sides.onto, self.sides.head], self.message("merge", tier))
+    fn merge_commit(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
+        self.commit(writer, tree, vec![self.sides.onto, self.sides.head], ("merge", origin))
     }
 
     fn commit(
@@ -175,8 +215,14 @@ impl Merging<'_> {
         writer: &mut Writer,
         tree: TreeId,
         parents: Vec<CommitId>,
-        message: CommitMessage,
+        (act, origin): (&str, &MergeOrigin),
     ) -> Result<CommitId, git::Error> {
+        let own = ("Pleach-Merge".to_owned(), self.entry.id.to_string());
+        let message = CommitMessage {
+            subject: format!("{act}: {}", self.entry.name()),
+            body: self.entry.title.clone(),
+            trailers: [own].into_iter().chain(origin.trailers()).collect(),
+        };
         writer.commit(&CommitSpec {
             tree,
             parents,
@@ -188,92 +234,91 @@ impl Merging<'_> {
         })
     }
 
-    fn message(&self, act: &str, tier: &str) -> CommitMessage {
-        let resolved = self.entry.resolved.iter().map(|hunk| ("Pleach-Resolved".to_owned(), hunk.clone()));
-        let own = [("Pleach-Merge".to_owned(), self.entry.id.to_string()), ("Pleach-Tier".to_owned(), tier.to_owned())];
-        CommitMessage {
-            subject: format!("{act}: {}", self.entry.name()),
-            body: self.entry.title.clone(),
-            trailers: own.into_iter().chain(resolved).collect(),
-        }
-    }
-
     /// The files of a resolution on the commit they are to be merged with. None where that has changed the same places.
     fn replayed(&self, resolution: &EntryResolution) -> Result<Option<TreeId>, git::Error> {
         let tree = |commit| self.repo.tree_of(commit);
-        match git::merge::merge_trees(
-            self.repo,
-            tree(resolution.onto)?,
-            tree(self.sides.onto)?,
-            tree(resolution.commit)?,
-        ) {
-            Ok(tree) => Ok(Some(tree)),
-            Err(MergeError::Conflict(_)) => Ok(None),
-            Err(MergeError::Git(error)) => Err(error),
-        }
+        let [made_on, now, made] = [tree(resolution.onto)?, tree(self.sides.onto)?, tree(resolution.commit)?];
+        Ok(or_conflict(git::merge::merge_trees(self.repo, made_on, now, made))?.ok())
     }
 
-    /// The merge with files that an agent or a person has made of it.
-    fn with_resolution(&self, tree: TreeId, resolution: &EntryResolution) -> Result<MergeBuild, git::Error> {
-        let MergeSidesOf { onto, .. } = self.sides;
-        let conflicted: BTreeSet<RepoPath> = self.entry.conflicts.iter().map(|file| file.path.clone()).collect();
+    /// The merge with files that a command, an agent or a person has made of it.
+    fn with_resolution(&self, tree: TreeId, resolution: &EntryResolution) -> Result<MergeBuild, QueueError> {
         let mut writer = self.repo.writer();
-        let commit = match self.plain()? {
+        let plain = QueueEntry { resolution: None, ..self.entry.clone() };
+        let plain = Merging { entry: &plain, ..*self }.plain()?;
+        let resolved: Vec<ResolvedHunk> = resolution.resolved();
+        let origin = MergeOrigin { tier: resolution.tier, resolved };
+        if let MergeBuild::Built(built) = plain {
             // Only the tests had failed: the merge is git's, and the repair a commit of its own on top of it.
-            MergeBuild::Built(built) => {
-                self.commit(&mut writer, tree, vec![built.commit], self.message("repair", &resolution.tier))?
-            }
-            _ if self.rebuilds() => self.rebuilt_with(&mut writer, tree, &resolution.tier)?,
-            _ => self.merge_commit(&mut writer, tree, &resolution.tier)?,
-        };
-        writer.flush()?;
-        if let Some(why) = self.unfit(tree, &conflicted)?.filter(|_| !conflicted.is_empty()) {
-            return Ok(MergeBuild::Unfit(why));
+            let commit = self.commit(&mut writer, tree, vec![built.commit], ("repair", &origin))?;
+            writer.flush()?;
+            return Ok(match self.marked(tree)? {
+                Some(why) => MergeBuild::Unfit(why),
+                None => self.built(commit, tree, origin),
+            });
         }
-        Ok(MergeBuild::Built(BuiltMerge { commit, tree, onto, tier: resolution.tier.clone() }))
+        let derived = match resolution.tier {
+            Tier::Derived => self.options.tiers.derived.clone(),
+            _ => Default::default(),
+        };
+        let commit = self.resolved_commit(&mut writer, tree, &origin)?;
+        writer.flush()?;
+        let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived };
+        self.checked(commit, tree, origin, &exemptions)
     }
 
     /// The entry's own commits, built again: those that conflict with the files before them, then a commit with the
     /// resolved ones, and the last commit on top of it.
-    fn rebuilt_with(&self, writer: &mut Writer, tree: TreeId, tier: &str) -> Result<CommitId, git::Error> {
-        let MergeSidesOf { base, onto, head } = self.sides;
+    fn rebuilt_with(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
+        let EntrySides { base, onto, head } = self.sides;
         let commits = landing::commits_since(self.repo, head, base)?;
         let [before @ .., last] = &commits[..] else { return Ok(onto) };
         let (from, tip) = (self.repo.tree_of(base)?, self.repo.tree_of(onto)?);
         let (mut parent, mut files) = (onto, tip);
         for step in before {
-            files = match git::merge::merge_trees(self.repo, from, tip, self.repo.tree_of(*step)?) {
-                Ok(merged) => merged,
-                Err(MergeError::Conflict(_)) => files,
-                Err(MergeError::Git(error)) => return Err(error),
-            };
+            let merged = git::merge::merge_trees(self.repo, from, tip, self.repo.tree_of(*step)?);
+            files = or_conflict(merged)?.unwrap_or(files);
             parent = writer.commit_again(*step, files, &[parent])?;
         }
-        let resolved = self.commit(writer, tree, vec![parent], self.message("resolve", tier))?;
+        let resolved = self.commit(writer, tree, vec![parent], ("resolve", origin))?;
         writer.commit_again(*last, tree, &[resolved])
     }
 
-    /// Why a merge result must not be tested: it lacks something of a side, or has markers of a conflict. What was resolved
-    /// is not held to that.
-    fn unfit(&self, merged: TreeId, resolved: &BTreeSet<RepoPath>) -> Result<Option<String>, git::Error> {
-        let tree = |commit| self.repo.tree_of(commit);
-        let [base, ours, theirs] = [tree(self.sides.base)?, tree(self.sides.onto)?, tree(self.sides.head)?];
-        match git::check_merge_result(self.repo, base, ours, theirs, merged) {
-            Ok(()) => {}
-            Err(MergeCheckError::Loss(LossyMerge { mut findings })) => {
-                findings.retain(|finding| !resolved.contains(&finding.path));
-                if !findings.is_empty() {
-                    return Ok(Some(LossyMerge { findings }.to_string()));
-                }
-            }
-            Err(MergeCheckError::Git(error)) => return Err(error),
+    /// The merge, unless it lacks something of a side or has markers of a conflict.
+    fn checked(
+        &self,
+        commit: CommitId,
+        tree: TreeId,
+        origin: MergeOrigin,
+        exemptions: &LossExemptions,
+    ) -> Result<MergeBuild, QueueError> {
+        let [base, ours, theirs] = self.sides.trees(self.repo)?;
+        match git::check_merge_result(self.repo, base, ours, theirs, tree, exemptions) {
+            Ok(_) => {}
+            Err(MergeCheckError::Loss(lossy)) => return Ok(MergeBuild::Unfit(lossy.to_string())),
+            Err(MergeCheckError::Git(error)) => return Err(error.into()),
         }
-        self.marked(merged)
+        Ok(match self.marked(tree)? {
+            Some(why) => MergeBuild::Unfit(why),
+            None => self.built(commit, tree, origin),
+        })
     }
 
     /// Why a result must not be tested because of the markers of a conflict in it.
     fn marked(&self, merged: TreeId) -> Result<Option<String>, git::Error> {
         let marked = introduced_markers(self.repo, self.repo.tree_of(self.sides.onto)?, merged)?;
         Ok((!marked.is_empty()).then(|| format!("conflict markers are in {}", named(&marked))))
+    }
+}
+
+fn origin(tier: Tier) -> MergeOrigin {
+    MergeOrigin { tier, resolved: Vec::new() }
+}
+
+fn or_conflict(merged: Result<TreeId, MergeError>) -> Result<Result<TreeId, Conflict>, git::Error> {
+    match merged {
+        Ok(tree) => Ok(Ok(tree)),
+        Err(MergeError::Conflict(conflict)) => Ok(Err(conflict)),
+        Err(MergeError::Git(error)) => Err(error),
     }
 }

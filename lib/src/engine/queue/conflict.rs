@@ -1,15 +1,15 @@
 //! A conflict as a commit: the merged files with every conflict visible in them, on top of both sides. Whoever resolves it
 //! starts there, and what they have solved of it is kept there.
 
-use super::candidate::{MergeBuild, build};
+use super::candidate::{LeftConflict, MergeBuild, MergeOptions, build};
 use super::error::QueueError;
 use super::store::queue_ref;
-use crate::config::HistoryShape;
 use crate::engine::merging::{ConflictSides, conflicted_paths, marked_tree};
 use crate::event::ConflictedPath;
 use crate::git::{CommitSpec, Person, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, EntryId};
-use crate::queue::{QueueEntry, Verdict};
+use crate::merge::Tier;
+use crate::queue::{EntryResolution, QueueEntry, Verdict};
 use crate::trailer::CommitMessage;
 
 /// What is to be resolved.
@@ -23,6 +23,8 @@ pub(super) struct OpenConflict {
     pub sides: Option<ConflictSides>,
     /// The files in conflict.
     pub paths: Vec<ConflictedPath>,
+    /// The conflict, and what was resolved of it.
+    pub left: Option<Box<LeftConflict>>,
 }
 
 /// What is to be resolved of an entry before it can be merged onto a commit. None if there is nothing.
@@ -30,11 +32,12 @@ pub(super) fn open_conflict(
     repo: &Repo,
     entry: &QueueEntry,
     onto: CommitId,
-    history: HistoryShape,
+    options: &MergeOptions,
 ) -> Result<Option<OpenConflict>, QueueError> {
     let plain = QueueEntry { resolution: None, ..entry.clone() };
-    match build(repo, &plain, onto, history)? {
-        MergeBuild::Conflict(conflict) => {
+    match build(repo, &plain, onto, options)? {
+        MergeBuild::Conflict(left) => {
+            let conflict = left.rest();
             let paths = conflicted_paths(&conflict);
             let sides = ConflictSides {
                 ours: onto,
@@ -45,10 +48,10 @@ pub(super) fn open_conflict(
                 Some(commit) => commit,
                 None => keep_conflict(repo, entry, onto, marked_tree(repo, &sides, &conflict)?)?,
             };
-            Ok(Some(OpenConflict { onto, commit, sides: Some(sides), paths }))
+            Ok(Some(OpenConflict { onto, commit, sides: Some(sides), paths, left: Some(left) }))
         }
         MergeBuild::Built(built) if matches!(entry.verdict, Some(Verdict::Fail { .. })) => {
-            Ok(Some(OpenConflict { onto, commit: built.commit, sides: None, paths: Vec::new() }))
+            Ok(Some(OpenConflict { onto, commit: built.commit, sides: None, paths: Vec::new(), left: None }))
         }
         _ => Ok(None),
     }
@@ -96,6 +99,27 @@ pub(super) fn keep_conflict(
         repo.refs().swap(&name, old, commit, "pleach: conflict")?;
     }
     Ok(commit)
+}
+
+/// Keeps the files that resolve an entry on a commit of its target.
+pub(super) fn keep_resolution(
+    repo: &Repo,
+    entry: &QueueEntry,
+    onto: CommitId,
+    tree: TreeId,
+    (tier, hunks): (Tier, Vec<String>),
+) -> Result<EntryResolution, QueueError> {
+    let mut writer = repo.writer();
+    let commit = writer.commit(&CommitSpec {
+        tree,
+        parents: vec![onto, entry.head],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: format!("Resolution of {} ({tier})\n", entry.name()).into_bytes(),
+        at: entry.completed_at,
+    })?;
+    writer.flush()?;
+    Ok(EntryResolution { onto, commit, tier, hunks })
 }
 
 /// Forgets the conflict of an entry that is resolved or closed.

@@ -42,7 +42,8 @@ pub(super) fn land(
         let built = &of(entry).expect("only what lands is changed").built;
         entry.landing = Some(EntryLanding { from: built.onto, to: built.commit });
         entry.candidate = Some(built.candidate());
-        entry.tier = Some(built.tier.clone());
+        entry.tier = Some(built.origin.tier);
+        entry.resolved = built.resolved();
         entry.verdict = Some(verdict.clone());
         entry.state = EntryState::Landing;
         entry.why = None;

@@ -5,10 +5,10 @@
 //! |---|---|
 //! | What is in the queue? | `store` entries and their list as refs, `enqueue` puts work into it and finds it, `decide` what people decide |
 //! | What happens to it? | `run` a queue that is worked, `process` the loop, `outcome` what came of it, `settings` |
-//! | How is an entry merged? | `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result |
+//! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
-//! | How is a conflict resolved? | `conflict` as a commit, `resolver` by an agent, `by_hand` by a person |
+//! | How is a conflict resolved? | `conflict` as a commit, `resolver` by an agent, `by_hand` by a person; `learned` records it |
 //! | How does it land? | `landing` |
 //! | What was approved? | `trust` |
 
@@ -18,9 +18,11 @@ mod by_hand;
 mod candidate;
 mod conflict;
 mod decide;
+mod derived;
 mod enqueue;
 mod error;
 mod landing;
+mod learned;
 mod markers;
 mod outcome;
 mod process;
@@ -28,11 +30,13 @@ mod resolver;
 mod results;
 mod run;
 mod settings;
+mod sides;
 mod store;
 mod suspects;
 mod test_runs;
 mod test_slot;
 mod trust;
+mod vetting;
 
 pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
 pub use decide::{approve, drop_entry, retry, undo};

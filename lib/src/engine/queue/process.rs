@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use super::batch::{Batch, BatchItem, LeftOut, tests_of};
 use super::error::QueueError;
 use super::landing::{self, QueueLanding, tip_of, update};
+use super::learned::record_landed;
 use super::outcome::QueueOutcome;
 use super::resolver::abandon_resolvers;
 use super::results::{self, TestResult};
 use super::run::{QueueRun, verdict_of};
 use super::store::{Queue, QueueChange};
-use super::test_runs::TestId;
+use super::test_runs::{TestId, TestJob};
 use super::test_slot::TestPlace;
 use crate::engine::merging::conflicted_paths;
 use crate::engine::spawned::SpawnedRun;
@@ -82,19 +83,22 @@ impl QueueRun {
 
     /// Merges and tests an entry that needs approval.
     async fn prepare(&mut self, queue: &mut Queue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
-        let Some(batch) = self.gather(queue, std::slice::from_ref(id), tip)? else { return Ok(()) };
+        let Some(batch) = self.gather(queue, std::slice::from_ref(id), tip).await? else { return Ok(()) };
         let item = &batch.items[0];
+        if !self.vet(queue, item).await? {
+            return Ok(());
+        }
         let tests = tests_of([&item.entry], self.settings.test.as_ref());
         let verdict = match self.result_of(TestId::Prefix(1), item.built.commit, tests).await? {
             Some(verdict) => verdict,
             None => return Ok(()),
         };
-        let (candidate, tier) = (item.built.candidate(), item.built.tier.clone());
+        let (candidate, origin) = (item.built.candidate(), item.built.origin.clone());
         match verdict {
             (verdict, Some(result)) if !verdict.is_green() => self.blame(queue, id, &result, false),
             (verdict, _) => update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
                 entry.candidate = Some(candidate.clone());
-                entry.tier = Some(tier.clone());
+                entry.tier = Some(origin.tier);
                 entry.verdict = Some(verdict.clone());
                 entry.state = EntryState::Candidate;
                 entry.why = Some("it waits for approval".to_owned());
@@ -104,7 +108,7 @@ impl QueueRun {
     }
 
     /// Runs tests that nothing else waits for meanwhile. None if they were stopped.
-    async fn result_of(
+    pub(super) async fn result_of(
         &mut self,
         id: TestId,
         commit: CommitId,
@@ -117,10 +121,16 @@ impl QueueRun {
         if let Some(known) = results::known(&self.place.repo, &self.place.target, &job.key)? {
             return Ok(Some((verdict_of(&known), Some(known))));
         }
+        Ok(self.run_alone(job).await?.map(|result| (verdict_of(&result), Some(result))))
+    }
+
+    /// Runs a test and waits for its result, whatever else runs. None if it was stopped.
+    pub(super) async fn run_alone(&mut self, job: TestJob) -> Result<Option<TestResult>, QueueError> {
+        let id = job.id.clone();
         self.runs.start(job)?;
         while let Some((job, said)) = self.runs.next().await? {
             if job.id == id {
-                return Ok(said.map(|result| (verdict_of(&result), Some(result))));
+                return Ok(said);
             }
             let mut queue = Queue::read(&self.place.repo, &self.place.target)?;
             self.hear(&mut queue, job, said)?;
@@ -130,12 +140,15 @@ impl QueueRun {
 
     /// Merges entries one onto the other, and says in the others why they are not among them. None if there is nothing
     /// to test.
-    fn gather(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<Option<Batch>, QueueError> {
+    async fn gather(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<Option<Batch>, QueueError> {
         let entries: Vec<QueueEntry> = ids.iter().filter_map(|id| Some(queue.entry(id)?.entry.clone())).collect();
-        let history = self.settings.history;
-        let mut batch = tokio::task::block_in_place(|| Batch::gather(&self.place.repo, entries, tip, history))?;
+        let options = self.settings.merge_options();
+        let mut batch = tokio::task::block_in_place(|| Batch::gather(&self.place.repo, entries, tip, &options))?;
         for (id, left_out) in std::mem::take(&mut batch.left_out) {
-            self.leave_out(queue, &id, left_out)?;
+            match left_out {
+                LeftOut::Derive(tried) => self.derive(queue, &id, tip, *tried).await?,
+                other => self.leave_out(queue, &id, other)?,
+            }
         }
         Ok((!batch.items.is_empty()).then_some(batch))
     }
@@ -143,12 +156,12 @@ impl QueueRun {
     fn leave_out(&mut self, queue: &mut Queue, id: &EntryId, left_out: LeftOut) -> Result<(), QueueError> {
         let (conflicts, why) = match left_out {
             // The next look finds it on the target.
-            LeftOut::Present | LeftOut::Crowded => return Ok(()),
-            LeftOut::Conflict(conflict) => (conflicted_paths(&conflict), conflict.to_string()),
+            LeftOut::Present | LeftOut::Crowded | LeftOut::Derive(_) => return Ok(()),
+            LeftOut::Conflict(left) => (conflicted_paths(&left.rest()), left.rest().to_string()),
             LeftOut::Unfit(why) => (Vec::new(), why),
         };
         let edit = |entry: &mut QueueEntry| entry.conflicts.clone_from(&conflicts);
-        if conflicts.is_empty() || self.settings.resolver.is_none() {
+        if conflicts.is_empty() || !self.may_resolve(queue, id) {
             return self.escalate(queue, id, &why, edit);
         }
         let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
@@ -168,7 +181,12 @@ impl QueueRun {
     /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
     /// makes the tests fail.
     async fn work_batch(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<(), QueueError> {
-        let Some(batch) = self.gather(queue, ids, tip)? else { return Ok(()) };
+        let Some(batch) = self.gather(queue, ids, tip).await? else { return Ok(()) };
+        for item in &batch.items {
+            if !self.vet(queue, item).await? {
+                return Ok(());
+            }
+        }
         let mut search = PrefixSearch { entries: batch.items.len(), ..PrefixSearch::default() };
         let mut verdicts: BTreeMap<usize, (Verdict, Option<TestResult>)> = BTreeMap::new();
         let (mut landed, mut from) = (0, tip);
@@ -262,7 +280,8 @@ impl QueueRun {
         let marked = update(&self.place.repo, queue, &ids, |entry| {
             entry.state = EntryState::Testing;
             entry.candidate = of(&entry.id).map(|item| item.built.candidate());
-            entry.tier = of(&entry.id).map(|item| item.built.tier.clone());
+            entry.tier = of(&entry.id).map(|item| item.built.origin.tier);
+            entry.resolved = of(&entry.id).map(|item| item.built.resolved()).unwrap_or_default();
             entry.why = None;
         });
         marked.map(drop)
@@ -280,7 +299,11 @@ impl QueueRun {
         let landed = tokio::task::block_in_place(|| landing::land(repo, queue, items, from, verdict))?;
         match landed {
             QueueLanding::Landed(entries) => {
-                entries.into_iter().for_each(|entry| self.tell_landed(entry));
+                let options = self.settings.merge_options();
+                for entry in entries {
+                    tokio::task::block_in_place(|| record_landed(&self.place.repo, &entry, &options))?;
+                    self.tell_landed(entry);
+                }
                 Ok(true)
             }
             QueueLanding::Moved => Ok(false),

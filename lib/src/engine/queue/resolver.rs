@@ -3,17 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict};
+use super::conflict::{OpenConflict, forget_conflict, keep_conflict, keep_resolution, open_conflict};
 use super::error::QueueError;
 use super::landing::update;
 use super::run::QueueRun;
 use super::settings::ResolverSettings;
 use super::store::{Queue, entry_log};
 use crate::engine::landing::commits_since;
-use crate::engine::merging::{left_words, unresolved};
+use crate::engine::merging::{left_words, resolved_hunks, unresolved};
 use crate::engine::{SessionEnded, StartRequest, cancel, run_session, start_session};
-use crate::git::{self, CommitSpec, Person, Repo, TreeId};
+use crate::git::{self, Repo, TreeId};
 use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
+use crate::merge::{ResolvedHunk, Tier};
 use crate::plan::{self, Inputs, print};
 use crate::queue::{EntryResolution, EntryState, QueueEntry, ResolutionRequest};
 use crate::state::Phase;
@@ -47,9 +48,9 @@ impl QueueRun {
             let why = entry.why.clone().unwrap_or_default();
             return self.escalate(queue, id, &why, |_| {});
         };
-        let history = self.settings.history;
+        let options = self.settings.merge_options();
         let repo = self.place.repo.clone();
-        let Some(conflict) = tokio::task::block_in_place(|| open_conflict(&repo, &entry, tip, history))? else {
+        let Some(conflict) = tokio::task::block_in_place(|| open_conflict(&repo, &entry, tip, &options))? else {
             update(&repo, queue, std::slice::from_ref(id), |entry| entry.state = EntryState::Submitted)?;
             return Ok(());
         };
@@ -157,11 +158,10 @@ impl QueueRun {
         let (repo, id) = (self.place.repo.clone(), std::slice::from_ref(&entry.id));
         let (why, left) = match answer {
             Resolution::Resolved(tree) => {
-                let resolution = resolution(&repo, entry, conflict, tree, "agent")?;
+                let resolution = resolution(&repo, entry, conflict, tree, Tier::Agent)?;
                 update(&repo, queue, id, |entry| {
                     entry.state = EntryState::Submitted;
                     entry.resolution = Some(resolution.clone());
-                    entry.resolved = conflict.paths.iter().map(|conflict| format!("{}=agent", conflict.path)).collect();
                     entry.why = Some("an agent has resolved its conflict".to_owned());
                 })?;
                 return forget_conflict(&repo, &entry.target, &entry.id);
@@ -244,25 +244,20 @@ fn allowed_paths(repo: &Repo, entry: &QueueEntry, conflict: &OpenConflict) -> Re
     Ok(allowed)
 }
 
-/// The commit that keeps the files of a resolution.
+/// The commit that keeps the files of a resolution, and what they resolve.
 pub(super) fn resolution(
     repo: &Repo,
     entry: &QueueEntry,
     conflict: &OpenConflict,
     tree: TreeId,
-    tier: &str,
+    tier: Tier,
 ) -> Result<EntryResolution, QueueError> {
-    let mut writer = repo.writer();
-    let commit = writer.commit(&CommitSpec {
-        tree,
-        parents: vec![conflict.onto, entry.head],
-        author: Person::pleach(),
-        committer: Person::pleach(),
-        message: format!("Resolution of {} ({tier})\n", entry.name()).into_bytes(),
-        at: entry.completed_at,
-    })?;
-    writer.flush()?;
-    Ok(EntryResolution { onto: conflict.onto, commit, tier: tier.to_owned() })
+    let hunks = match &conflict.left {
+        Some(left) => resolved_hunks(repo, &left.conflict, &left.tried, tree, tier)?,
+        None => Vec::new(),
+    };
+    let hunks = hunks.iter().map(ResolvedHunk::to_value).collect();
+    keep_resolution(repo, entry, conflict.onto, tree, (tier, hunks))
 }
 
 /// The pipeline with the agent of the settings.

@@ -67,6 +67,11 @@ impl ResultKey {
         Ok(Self { tree, commands: writer.blob(commands.as_bytes())?.to_string() })
     }
 
+    /// The key for whether the tests notice that the only file of the tree is empty.
+    pub(super) fn of_coverage(self) -> Self {
+        Self { commands: format!("{}-empty", self.commands), ..self }
+    }
+
     fn path(&self) -> RepoPath {
         RepoPath::new(format!("{}/{}", self.tree, self.commands))
     }

@@ -98,7 +98,7 @@ impl QueueRun {
             branch: entry.branch.clone(),
             target: entry.target.clone(),
             entry: entry.id.clone(),
-            tier: entry.tier.clone(),
+            tier: entry.tier.map(|tier| tier.to_string()),
             extra: Default::default(),
         });
         self.outcome.landed.push(entry);

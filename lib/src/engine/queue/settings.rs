@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::config::HistoryShape;
+use super::candidate::MergeOptions;
+use crate::config::{HistoryShape, UntestedFiles};
+use crate::engine::merging::TierOptions;
 use crate::queue::EntryTest;
 
 /// How a queue works.
@@ -24,6 +26,16 @@ pub struct QueueSettings {
     pub reports: String,
     /// The agent that resolves conflicts; a person does without it.
     pub resolver: Option<ResolverSettings>,
+    /// What is tried with a conflict before anybody is asked.
+    pub tiers: TierOptions,
+    /// What happens to a conflict resolved in a file that no test covers.
+    pub untested_files: UntestedFiles,
+}
+
+impl QueueSettings {
+    pub(super) fn merge_options(&self) -> MergeOptions {
+        MergeOptions { history: self.history, tiers: self.tiers.clone() }
+    }
 }
 
 /// The agent that resolves conflicts.

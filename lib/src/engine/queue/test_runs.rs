@@ -6,8 +6,9 @@ use tokio::task::JoinSet;
 
 use super::error::QueueError;
 use super::results::{self, ResultKey, TestResult};
-use super::test_slot::{TestPlace, TestSlot};
-use crate::ids::{CommitId, EntryId};
+use super::test_slot::{Derivation, TestPlace, TestSlot};
+use crate::config::DerivedRules;
+use crate::ids::{CommitId, EntryId, RepoPath};
 use crate::process::Canceller;
 use crate::queue::EntryTest;
 
@@ -20,6 +21,8 @@ pub(super) enum TestId {
     Again(EntryId),
     /// The branch of an entry, without the target.
     Alone(EntryId),
+    /// The merge of an entry, without the content of a file.
+    Emptied(EntryId, RepoPath),
 }
 
 /// A test that is to run.
@@ -61,6 +64,19 @@ impl TestRuns {
             (job, slot, said)
         });
         Ok(())
+    }
+
+    /// Runs commands that make files, in the files of a commit.
+    pub(super) async fn derive(
+        &mut self,
+        commit: CommitId,
+        commands: &[String],
+        rules: &DerivedRules,
+    ) -> Result<Derivation, QueueError> {
+        let mut slot = self.slot()?;
+        let made = slot.derive(&self.place, commit, commands, rules, &self.place.engine.cancel).await;
+        self.free.push(slot);
+        made
     }
 
     /// Stops a test; its result no longer matters.

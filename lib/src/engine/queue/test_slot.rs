@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::error::QueueError;
 use super::results::TestResult;
+use crate::config::DerivedRules;
 use crate::engine::Engine;
 use crate::engine::bounds::git_variables;
-use crate::git::{self, Repo, Worktree};
+use crate::git::{self, CommitLimits, Repo, TreeEdit, TreeId, Worktree};
 use crate::ids::{BranchName, CommitId, RepoName};
 use crate::process::sandbox::SandboxScope;
 use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, SpawnError};
@@ -29,6 +30,17 @@ pub(super) struct TestSlot {
     number: u32,
     lock: Lock,
     worktree: Option<Worktree>,
+}
+
+/// What became of files that commands make.
+#[derive(Debug)]
+pub(super) enum Derivation {
+    /// These files have them.
+    Made(TreeId),
+    /// A command failed.
+    Failed(String),
+    /// The run is being stopped.
+    Stopped,
 }
 
 /// Where the tests of a queue run.
@@ -89,6 +101,48 @@ impl TestSlot {
         }
         let seconds = begun.elapsed().as_secs();
         Ok(Some(TestResult { passed: true, flaky: false, exit: "exit 0".to_owned(), seconds, log: String::new() }))
+    }
+
+    /// Runs commands in the files of a commit, and takes what they make of the files that are theirs.
+    pub(super) async fn derive(
+        &mut self,
+        place: &TestPlace,
+        commit: CommitId,
+        commands: &[String],
+        rules: &DerivedRules,
+        cancel: &Cancel,
+    ) -> Result<Derivation, QueueError> {
+        if !self.check_out(place, commit, cancel).await? {
+            return Ok(Derivation::Stopped);
+        }
+        for command in commands {
+            let output = self.run(place, command, None, cancel).await?;
+            match output.exit {
+                Exit::Code(0) => {}
+                Exit::Cancelled => return Ok(Derivation::Stopped),
+                exit => {
+                    let log = log_of(place, command, &output);
+                    return Ok(Derivation::Failed(format!("`{command}` failed ({exit}):\n{log}")));
+                }
+            }
+        }
+        let worktree = self.worktree.as_mut().expect("it was just checked out");
+        tokio::task::block_in_place(|| {
+            let scan = git::worktree::scan_all(worktree)?;
+            let mut writer = place.repo.writer();
+            let made = git::worktree::commit_tree(worktree, &scan, &mut writer, &CommitLimits::NONE)?;
+            writer.flush()?;
+            let mut edits = Vec::new();
+            for path in made.paths.into_iter().filter(|path| rules.command_of(path).is_some()) {
+                edits.push(match place.repo.tree_entry(made.tree, &path)? {
+                    Some(entry) => TreeEdit::Put(path, entry.kind, entry.id),
+                    None => TreeEdit::Remove(path),
+                });
+            }
+            let tree = writer.tree(Some(place.repo.tree_of(commit)?), &edits)?;
+            writer.flush()?;
+            Ok(Derivation::Made(tree))
+        })
     }
 
     /// Brings the worktree to the files of a commit. False if the setup was stopped.

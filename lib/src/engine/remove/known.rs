@@ -2,7 +2,7 @@
 
 use crate::engine::Error;
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
-use crate::event::Event;
+use crate::event::{Event, TaskOf};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{self, History, work_commits};
@@ -30,7 +30,7 @@ pub(super) struct KnownWork {
     /// The commits by which a landed task has joined its parallel branches: its steps may be commits without them.
     pub joins: Vec<CommitId>,
     /// A tree run would resume it.
-    pub goes_on: bool,
+    pub goes_on: Option<TaskOf>,
     /// The files copied into the worktree from the user's checkout, if they still exist there.
     pub copied_in: Vec<RepoPath>,
     /// Why its record cannot be read.
@@ -74,7 +74,7 @@ impl KnownWork {
             is_of_task: task.is_some(),
             landed: complete.and_then(|task| task.landed),
             joins: Vec::new(),
-            goes_on: summary.started.task.is_some() && summary.standing() != SessionStatus::Cancelled,
+            goes_on: summary.started.task.clone().filter(|_| summary.standing() != SessionStatus::Cancelled),
             copied_in: copied_in(summary),
             unreadable: None,
             lost: None,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::Error;
 use crate::git::Repo;
-use crate::ids::BranchName;
+use crate::ids::{BranchName, TaskId};
 use crate::workspace::{Lock, Workspace, branch_key};
 
 /// The number of the slot every target has.
@@ -35,6 +35,11 @@ impl TaskSlot {
         let what = format!("the worktree of the tasks on `{target}`");
         Ok(Self { number, lock: Lock::take(repo.common_dir(), &name, &what)?, workspace: None })
     }
+}
+
+/// The name of the lock a run holds on an ad-hoc task.
+pub fn task_lock(target: &BranchName, task: &TaskId) -> String {
+    format!("tree-{}-task:{task}", branch_key(target))
 }
 
 /// The name of the lock a run over a tree holds on its target.

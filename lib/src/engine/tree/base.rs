@@ -172,8 +172,7 @@ fn own_base(run: &TreeRun, task: &TaskId, tip: CommitId, onto: CommitId) -> Resu
 /// Whether the newest step of a branch does not belong to another tree.
 fn has_no_step_of_others(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<bool, Error> {
     let steps = steps::steps_ahead(run, tip, base)?;
-    let tree = steps.last().and_then(|newest| newest.step.tree.as_ref());
-    Ok(tree.is_none_or(|tree| *tree == run.plan.path))
+    Ok(steps.last().is_none_or(|newest| newest.step.tree.is_none() || run.plan.name.has_step(&newest.step)))
 }
 
 /// The files of an earlier budget on another base; `None` if they conflict.

@@ -114,7 +114,7 @@ pub(super) fn begin(
     let of = TaskOf {
         repo: run.plan.repo_name.clone(),
         target: run.plan.target.clone(),
-        tree: run.plan.path.clone(),
+        tree: run.plan.name.for_task(&task.id),
         id: task.id.clone(),
         name: task.name.clone(),
         base: beginning.task_base,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::run::TreeRun;
-use super::unfinished::{Before, Unfinished, is_gate, is_of, newest_of_each, state_of};
+use super::unfinished::{Before, Unfinished, is_gate, newest_of_each, state_of};
 use super::{Error, spending};
 use crate::engine::task::TaskSession;
 use crate::event::TaskOf;
@@ -18,7 +18,7 @@ use crate::state::Phase;
 pub(super) fn find_left(run: &mut TreeRun) -> Result<(), Error> {
     let Before { open, landed } = Before::of(&run.repo, &run.plan.target, |_| true)?;
     let found =
-        newest_of_each(open, |history, task| Ok(is_of(history, &run.plan.path) && is_unfinished(run, history, task)?))?;
+        newest_of_each(open, |history, task| Ok(run.plan.has_session_on(task) && is_unfinished(run, history, task)?))?;
     let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
     run.state.unfinished = found.into_iter().map(|(task, history)| (task, known(history))).collect();
     for (task, id) in landed {
@@ -50,12 +50,11 @@ pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, Co
         let Ok(state) = state_of(&history) else { continue };
         let Some(work) = &state.task else { continue };
         let Some(landed) = work.landed else { continue };
-        let is_of_task = is_of(&history, &run.plan.path) && !is_gate(&history.started);
+        let is_of_task = run.plan.has_session_on(&work.of) && !is_gate(&history.started);
         let is_newest = !newest.map_or(Ok(false), |newest| is_since(run, newest, &history))?
             && lost.as_ref().is_none_or(|(other, _)| other.started_at < history.started_at);
         if is_of_task
             && is_newest
-            && work.of.target == run.plan.target
             && run.is_of_run(history.started.built_on().unwrap_or(work.of.base))?
             && !run.is_on_target(task, landed)?
         {

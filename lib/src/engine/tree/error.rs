@@ -3,6 +3,7 @@
 use super::refusal::Refusal;
 use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, InvalidId, TaskId};
+use crate::step::TreeName;
 use crate::workspace::LockError;
 use crate::{engine, record};
 
@@ -45,10 +46,10 @@ pub enum Error {
         what: git::Error,
     },
     /// The tree has no such task.
-    #[error("`{tree}` has no task `{task}`; `pleach status -v` lists the tasks")]
+    #[error("there is no task `{task}` in {tree}; `pleach status -v` lists the tasks")]
     NoTask {
-        /// The tree's file.
-        tree: String,
+        /// The tree.
+        tree: TreeName,
         /// The requested task.
         task: TaskId,
     },

@@ -3,7 +3,7 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | What is a run? | `plan` tree and settings, `open` takes the target, `run` and `run_state` its state, `task_slots` its worktrees, `start` its opening commit, `pump` the loop: start actions, handle results; `ended` |
+//! | What is a run? | `plan` tree and settings, `claim` what it holds, `open` reads what was done, `run` and `run_state` its state, `task_slots` its worktrees, `start` its opening commit, `pump` the loop: start actions, handle results; `ended` |
 //! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves |
 //! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` collects its feedback |
 //! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `delete_branches` afterwards |
@@ -18,6 +18,7 @@ mod attempts;
 mod base;
 mod begin;
 mod bookkeeping;
+mod claim;
 mod delete_branches;
 mod earlier_runs;
 mod ended;
@@ -55,13 +56,14 @@ mod tree_edits;
 mod trust;
 mod unfinished;
 
-pub use super::task::target_lock;
+pub use super::task::{target_lock, task_lock};
 pub use approvals::pending_trust;
+pub use claim::{TreeClaim, check_target};
 pub use ended::{TreeEnded, TreeOutcome};
 pub use error::Error;
 pub use feedback::feedback;
 pub use logs::{TaskLog, logs, report};
-pub use open::{check_target, open};
+pub use open::open;
 pub use pending_trust::{PendingTrust, TaskBase};
 pub use phase::as_merged_now;
 pub use plan::{TaskPipeline, TreePlan};

@@ -1,8 +1,9 @@
-//! Opens a run: takes its target, and reads the progress so far.
+//! Opens a run: reads the progress so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::claim::TreeClaim;
 use super::pending_trust::{Approved, PendingTrust};
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
@@ -13,20 +14,20 @@ use super::unfinished::bring_branches;
 use super::{Error, approvals, earlier_runs};
 use crate::engine::Engine;
 use crate::engine::start_request::refuse_clash;
-use crate::engine::task::{TaskSlot, target_lock};
 use crate::git::Repo;
-use crate::ids::BranchName;
-use crate::workspace::{Lock, phase_branches, task_branches};
+use crate::workspace::{phase_branches, task_branches};
 
-/// Takes the target, or reports its holder, and reads the progress so far. Also returns what needs approval besides the
-/// plan: records and branches can be fetched, so what they would run has to be approved before the run starts.
-pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(TreeRun, PendingTrust), Error> {
-    check_target(&plan.target)?;
+/// Reads the progress so far of what was claimed. Also returns what needs approval besides the plan: records and
+/// branches can be fetched, so what they would run has to be approved before the run starts.
+pub fn open(
+    engine: Arc<Engine>,
+    repo: Repo,
+    plan: Arc<TreePlan>,
+    claim: TreeClaim,
+) -> Result<(TreeRun, PendingTrust), Error> {
     for branches in [task_branches, phase_branches] {
         refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
     }
-    let what = format!("the list of tasks on `{}`", plan.target);
-    let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
     bring_branches(&repo, &plan.target)?;
     let mut reader = ProgressReader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let slots = TaskSlots::open(&engine, &repo, &plan).map_err(Error::from)?;
@@ -42,7 +43,7 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
         approved: Approved::default(),
         lost: BTreeMap::new(),
         opened: false,
-        _lock: lock,
+        _claim: claim,
     };
     let schedule = state.schedule(&plan, &progress);
     let (done, stamp) = (progress.done(&plan.tree), plan.stamp);
@@ -63,16 +64,4 @@ pub fn open(engine: Arc<Engine>, repo: Repo, plan: Arc<TreePlan>) -> Result<(Tre
     earlier_runs::find_left(&mut run)?;
     let brought = approvals::pending_trust(&mut run)?;
     Ok((run, brought))
-}
-
-/// More slots than anybody uses: names are short enough for so many.
-const MOST_SLOTS: u32 = 999;
-
-/// Refuses a target whose name is too long for file names.
-pub fn check_target(target: &BranchName) -> Result<(), Error> {
-    // The longest of the names, and the limit of nearly all file systems.
-    match TaskSlot::lock_name(target, MOST_SLOTS).len() > 255 {
-        true => Err(Error::LongName(target.clone())),
-        false => Ok(()),
-    }
 }

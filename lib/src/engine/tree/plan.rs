@@ -11,7 +11,7 @@ use super::Error;
 use super::progress::ProgressReader;
 use super::stamp::Stamp;
 use crate::engine::secret_check;
-use crate::event::Commits;
+use crate::event::{Commits, TaskOf};
 use crate::ids::{BranchName, RepoName};
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::{TaskTree, TestCommand};
@@ -19,6 +19,7 @@ use crate::plan::{self, Inputs};
 use crate::progress::Progress;
 use crate::redact::Redactor;
 use crate::schedule::ScheduleOptions;
+use crate::step::TreeName;
 
 /// The pipeline of a task.
 #[derive(Debug, Clone)]
@@ -36,12 +37,12 @@ pub struct TaskPipeline {
 pub struct TreePlan {
     /// The tree.
     pub tree: Arc<TaskTree>,
-    /// Its file, relative to the root of the repository.
-    pub path: String,
-    /// The content of the file.
+    /// What its steps name as their tree.
+    pub name: TreeName,
+    /// The content of its file, or what one with the tasks would hold.
     pub document: String,
-    /// The path of the file on disk.
-    pub file: PathBuf,
+    /// The path of its file on disk; none for ad-hoc tasks.
+    pub file: Option<PathBuf>,
     /// The file's stamp when it was read.
     pub stamp: Option<Stamp>,
     /// The branch everything lands on.
@@ -108,7 +109,20 @@ impl TreePlan {
 
     /// The progress of its tree. A restart ignores earlier work, so the history need not be complete.
     pub fn progress(&self, reader: &mut ProgressReader) -> Result<Progress, super::progress::Error> {
-        let progress = if self.fresh { reader.read(&self.path) } else { reader.read_whole(&self.path) };
-        Ok(progress?.of(&self.tree))
+        let progress = if self.fresh { reader.read(&self.name) } else { reader.read_whole(&self.name) };
+        Ok(self.of_own(progress?))
+    }
+
+    /// As much of the progress as is about its tasks.
+    pub(super) fn of_own(&self, progress: Progress) -> Progress {
+        let progress = progress.of(&self.tree);
+        if self.name == TreeName::Tasks { progress.only(&self.tree) } else { progress }
+    }
+
+    /// Whether a session works on one of its tasks. A tree's file may have lost the task since; of ad-hoc tasks others
+    /// may be worked by other runs.
+    pub(super) fn has_session_on(&self, task: &TaskOf) -> bool {
+        let is_named = task.target == self.target && self.name.is_named(&task.tree, &task.id);
+        is_named && (self.name != TreeName::Tasks || self.tree.is_leaf(&task.id))
     }
 }

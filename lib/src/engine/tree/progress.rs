@@ -10,7 +10,7 @@ use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{
     BranchNaming, CandidateStep, Chain, OpenBranch, Progress, StepPlace, UnreadableBranch, fold, print, taken,
 };
-use crate::step::short_id;
+use crate::step::{TreeName, short_id};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// Number of uncached commits that are read again each time before the cache is rewritten.
@@ -51,12 +51,12 @@ pub struct ProgressReader {
     uncached: usize,
 }
 
-/// The progress of the tree at `tree` on `target`, as from [`ProgressReader::read_whole`]. `prefix` is the prefix of
+/// The progress of a tree on `target`, as from [`ProgressReader::read_whole`]. `prefix` is the prefix of
 /// pleach's branches, `base` the branch the target was started on, which only matters for steps of the older form.
 pub fn read(
     repo: &Repo,
     target: &BranchName,
-    tree: &str,
+    tree: &TreeName,
     prefix: &str,
     base: Option<&BranchName>,
 ) -> Result<Progress, Error> {
@@ -66,6 +66,27 @@ pub fn read(
 /// The tip of the base branch the user named.
 pub fn named_base(repo: &Repo, name: &BranchName) -> Result<CommitId, Error> {
     find_base(repo, name)?.ok_or_else(|| Error::NoBase(name.clone()))
+}
+
+/// The base branch and its tip: the one the user named, `first` if it exists, the default branch of the remote, or one
+/// with a usual name.
+pub fn base_branch(
+    repo: &Repo,
+    named: Option<&BranchName>,
+    first: Option<&BranchName>,
+) -> Result<Option<(BranchName, CommitId)>, Error> {
+    if let Some(name) = named {
+        return Ok(Some((name.clone(), named_base(repo, name)?)));
+    }
+    let of_remote = repo.refs().symbolic_target(BASE_OF_REMOTE)?;
+    let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
+    let names = first.map(BranchName::as_str).into_iter().chain(of_remote).chain(USUAL_BASES);
+    for name in names.filter_map(|name| BranchName::new(name).ok()) {
+        if let Some(tip) = find_base(repo, &name)? {
+            return Ok(Some((name, tip)));
+        }
+    }
+    Ok(None)
 }
 
 /// The tip of a base branch; in a clone without the branch, that of its remote-tracking branch.
@@ -92,7 +113,8 @@ impl ProgressReader {
     /// The files of the trees worked on this target, by name. A tree started by another program has no run start.
     pub fn trees(&mut self) -> Result<BTreeSet<String>, Error> {
         let scan = self.look()?;
-        let trees = scan.steps.iter().filter_map(|seen| seen.found.step.tree.clone()).collect();
+        let named = scan.steps.iter().filter_map(|seen| seen.found.step.tree.as_deref());
+        let trees = named.filter_map(|named| TreeName::of(named).file().map(str::to_owned)).collect();
         self.scan = Some(scan);
         Ok(trees)
     }
@@ -110,13 +132,13 @@ impl ProgressReader {
     }
 
     /// The current progress of a tree. An incomplete history is an error, because missing work would be done again.
-    pub fn read_whole(&mut self, tree: &str) -> Result<Progress, Error> {
+    pub fn read_whole(&mut self, tree: &TreeName) -> Result<Progress, Error> {
         let progress = self.read(tree)?;
         if progress.cut_off { Err(Error::CutOff(self.target.clone())) } else { Ok(progress) }
     }
 
     /// The current progress of a tree.
-    pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
+    pub fn read(&mut self, tree: &TreeName) -> Result<Progress, Error> {
         let scan = self.look()?;
         let (chains, unread) = self.chains(&scan)?;
         let mut progress = fold(&scan.steps, &chains, tree);
@@ -128,9 +150,9 @@ impl ProgressReader {
         Ok(progress)
     }
 
-    /// Whether a task's newest step on its branch belongs to the tree at `tree`; `None` if the branch has no step of
+    /// Whether a task's newest step on its branch belongs to a tree; `None` if the branch has no step of
     /// the task.
-    pub fn is_of_tree(&mut self, branch: OpenBranch, task: &TaskId, tree: &str) -> Result<Option<bool>, Error> {
+    pub fn is_of_tree(&mut self, branch: OpenBranch, task: &TaskId, tree: &TreeName) -> Result<Option<bool>, Error> {
         let scan = self.look()?;
         let tip = branch.tip;
         let ahead = self.chain(&scan, branch)?.map(|chain| chain.steps);
@@ -140,7 +162,7 @@ impl ProgressReader {
             Some(steps) => steps.iter().rev().find(is_its),
             None => scan.steps.iter().rev().filter(|seen| seen.found.commit == tip).find(is_its),
         };
-        let of_tree = newest.map(|seen| seen.found.step.tree.as_deref().is_none_or(|named| named == tree));
+        let of_tree = newest.map(|seen| tree.has_step(&seen.found.step));
         self.scan = Some(scan);
         Ok(of_tree)
     }
@@ -241,19 +263,9 @@ impl ProgressReader {
 
     /// The base branch and its tip.
     fn base(&self) -> Result<Option<(BranchName, CommitId)>, Error> {
-        if let Some(name) = &self.base {
-            return Ok(Some((name.clone(), named_base(&self.repo, name)?)));
-        }
-        let of_remote = self.repo.refs().symbolic_target(BASE_OF_REMOTE)?;
-        let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
         // A target with a usual name is its own base, whatever the remote's default branch.
-        let itself = USUAL_BASES.into_iter().filter(|name| *name == self.target.as_str());
-        for name in itself.chain(of_remote).chain(USUAL_BASES).filter_map(|name| BranchName::new(name).ok()) {
-            if let Some(tip) = find_base(&self.repo, &name)? {
-                return Ok(Some((name, tip)));
-            }
-        }
-        Ok(None)
+        let itself = USUAL_BASES.contains(&self.target.as_str()).then_some(&self.target);
+        base_branch(&self.repo, self.base.as_ref(), itself)
     }
 
     /// The task and phase branches that may be ahead of the target, and the unreadable ones.

@@ -21,7 +21,7 @@ use crate::event::WarningCode;
 use crate::git;
 use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
-use crate::step::AttemptNumber;
+use crate::step::{AttemptNumber, TreeName};
 
 pub(super) struct TreePump<'a> {
     run: &'a mut TreeRun,
@@ -33,7 +33,7 @@ pub(super) struct TreePump<'a> {
     landing: Option<TaskId>,
     /// Tasks that are decided and wait until they may land.
     to_land: VecDeque<(TaskId, Box<TaskSession>)>,
-    /// Tasks that wait for a person, while others are worked.
+    /// Tasks that wait for a person or were cancelled, while others are worked.
     waiting: BTreeSet<TaskId>,
     /// Nothing more is started.
     is_ending: bool,
@@ -442,6 +442,11 @@ impl<'a> TreePump<'a> {
             WorkEnd::GoOn => {}
             WorkEnd::Done(task) => self.run.choose(task),
             WorkEnd::Ended(ended) if ended.is_of_one_task() && self.run.plan.limits.keep_going => {
+                self.outcome.add(ended);
+            }
+            // Nobody wants that ad-hoc task any more, which says nothing about the others.
+            WorkEnd::Ended(ended @ TreeEnded::Cancelled(_)) if self.run.plan.name == TreeName::Tasks => {
+                self.waiting.insert(task.clone());
                 self.outcome.add(ended);
             }
             WorkEnd::Ended(ended) if ended.waits_for_person() && self.works_others() => {

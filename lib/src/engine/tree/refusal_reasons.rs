@@ -9,6 +9,7 @@ use super::{Error, steps};
 use crate::ids::{BranchName, SessionId, TaskId};
 use crate::progress::{OpenBranch, OtherTreeState, OtherTreeWork, StepPlace, StrandedWork, UnreadableBranch};
 use crate::record::History;
+use crate::step::TreeName;
 use crate::text::shell_word;
 use crate::workspace::branch_ref;
 
@@ -29,14 +30,16 @@ pub(super) fn taken(run: &TreeRun, taken: OtherTreeWork) -> Result<Refusal, Erro
     let OtherTreeWork { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } =
         taken;
     let has = match (&place, stands) {
-        (StepPlace::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
-        (_, OtherTreeState::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
-        _ => format!("has {task} of `{tree}`, which is under way"),
+        (StepPlace::Phase(_), _) => format!("has tasks of {tree} that are not merged"),
+        (_, OtherTreeState::Waiting) => format!("has {task} of {tree}, which is finished and waits to land"),
+        _ => format!("has {task} of {tree}, which is under way"),
     };
-    let file = run.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
-    let first = match &file {
-        Some(_) => format!("resume `{tree}` first"),
-        None => format!("restore `{tree}`, which is missing, and resume it first"),
+    let place_of = |path: &str| run.repo.workdir().map(|root| root.join(path)).filter(|file| file.is_file());
+    let file = tree.file().and_then(place_of);
+    let first = match (&tree, &file) {
+        (TreeName::Tasks, _) => format!("resume it with `pleach task start {task}` first"),
+        (_, Some(_)) => format!("resume {tree} first"),
+        (_, None) => format!("restore {tree}, which is missing, and resume it first"),
     };
     let drop = dropped(run, &branch, session, &tasks)?;
     let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::schedule::{NextAction, Schedule};
 use crate::workspace::{branch_ref, phase_branch, task_branch};
 
-/// A tree run. It is the only writer of its target's tasks.
+/// A tree run. It is the only writer of its tasks.
 #[derive(Debug)]
 pub struct TreeRun {
     pub(super) engine: Arc<Engine>,
@@ -54,9 +54,10 @@ impl TreeRun {
         self.schedule.next()
     }
 
-    /// Whether the run still has to write its opening commit.
+    /// Whether the run still has to write its opening commit. Ad-hoc tasks have none.
     pub(super) fn begins_now(&self) -> bool {
-        !self.state.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
+        let has_start = self.plan.name.file().is_some();
+        has_start && !self.state.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
     }
 
     /// Restricts a run for one task to the task just done and what belongs to it: the tests and the merge of a phase
@@ -70,8 +71,8 @@ impl TreeRun {
 
     pub(super) fn read_again(&mut self) -> Result<(), Error> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
-        let progress = tokio::task::block_in_place(|| self.state.reader.read(&self.plan.path))?;
-        self.progress = progress.of(&self.plan.tree);
+        let progress = tokio::task::block_in_place(|| self.state.reader.read(&self.plan.name))?;
+        self.progress = self.plan.of_own(progress);
         self.done = self.progress.done(&self.plan.tree);
         self.schedule.renew(&self.progress);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::claim::TreeClaim;
 use super::pending_trust::Approved;
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
@@ -11,7 +12,6 @@ use crate::git::TreeId;
 use crate::ids::{CommitId, SessionId, TaskId};
 use crate::progress::Progress;
 use crate::schedule::{Schedule, ScheduleOptions};
-use crate::workspace::Lock;
 
 /// The progress of a run, and the resources it holds.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct RunState {
     /// The opening commit is written.
     pub(super) opened: bool,
     /// The last to go: the slots are trimmed while it is held.
-    pub(super) _lock: Lock,
+    pub(super) _claim: TreeClaim,
 }
 
 impl RunState {

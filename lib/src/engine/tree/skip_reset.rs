@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::open::check_target;
+use super::claim::TreeClaim;
 use super::progress::ProgressReader;
 use super::refusal_reasons::begins_anew;
 use super::start::{run_start, start_message};
@@ -10,16 +10,15 @@ use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::cancel;
-use crate::engine::task::target_lock;
 use crate::git::{self, CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
 use crate::plan::tree::{TaskNode, TaskTree};
 use crate::progress::{OpenBranch, Progress, TaskStatus};
 use crate::redact::Redactor;
-use crate::step::{Step, StepKind};
+use crate::step::{Step, StepKind, TreeName};
 use crate::trailer::CommitMessage;
-use crate::workspace::{Lock, branch_ref};
+use crate::workspace::branch_ref;
 
 /// The decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +38,8 @@ pub struct Marking<'a> {
     pub repo_name: &'a RepoName,
     /// The tree.
     pub tree: &'a TaskTree,
-    /// Its file, relative to the root of the repository.
-    pub path: &'a str,
+    /// What its steps name as their tree.
+    pub name: &'a TreeName,
     /// The branch everything lands on.
     pub target: &'a BranchName,
     /// The prefix of pleach's branches.
@@ -79,26 +78,27 @@ impl Marking<'_> {
     /// What would be written; `None` if the task already is in the wanted state.
     pub fn prepare(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<PreparedMark>, Error> {
         let node = self.node(task)?;
-        let progress = self.reader().read_whole(self.path)?.of(self.tree);
-        let run_start = (!progress.is_begun(self.tree)).then(|| start_message(self.target, self.path));
+        let progress = self.reader().read_whole(self.name)?.of(self.tree);
+        let run_start = self.unstarted(&progress).map(|path| start_message(self.target, path));
         let Some(message) = self.message(node, mark, &progress, redactor) else { return Ok(None) };
         let removed = progress.unread(task).map(|unread| unread.branch.name.clone());
-        let session = open_session_of(self.repo, self.target, self.path, task)?;
+        let session = open_session_of(self.repo, self.target, self.name, task)?;
         Ok(Some(PreparedMark { run_start, message, session, removed }))
     }
 
-    /// Writes the decision to the target; `None` if there was nothing to do. Holds the target meanwhile, or reports its
+    /// Writes the decision to the target; `None` if there was nothing to do. Holds the tree meanwhile, or reports its
     /// holder.
     pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
-        check_target(self.target)?;
-        let what = format!("the list of tasks on `{}`", self.target);
-        let _lock = Lock::take(self.repo.common_dir(), &target_lock(self.target), &what)?;
+        let _claim = match self.name {
+            TreeName::File(_) => TreeClaim::of_target(self.repo, self.target)?,
+            TreeName::Tasks => TreeClaim::of_task(self.repo, self.target, task)?,
+        };
         let mut reader = self.reader();
         let mut decided = None;
         let target = LandingTarget { repo: self.repo_name.clone(), branch: self.target.clone() };
         let landed = bookkeeping::land(self.repo, target, |tip| {
-            let progress = reader.read_whole(self.path)?.of(self.tree);
+            let progress = reader.read_whole(self.name)?.of(self.tree);
             let Some(message) = self.message(node, mark, &progress, redactor) else { return Ok(None) };
             let unread = progress.unread(task).map(|unread| unread.branch.clone());
             if let Some(branch) = &unread {
@@ -106,9 +106,9 @@ impl Marking<'_> {
             }
             let mut writer = self.repo.writer();
             // Steps before the start of a run do not count in it.
-            let on = match progress.is_begun(self.tree) {
-                true => tip,
-                false => run_start(self.repo, &mut writer, self.target, self.path, tip)?,
+            let on = match self.unstarted(&progress) {
+                None => tip,
+                Some(path) => run_start(self.repo, &mut writer, self.target, path, tip)?,
             };
             let commit = writer.commit(&CommitSpec {
                 tree: self.repo.tree_of(tip)?,
@@ -128,8 +128,13 @@ impl Marking<'_> {
         Ok(Some(Marked { commit, message, session, removed }))
     }
 
+    /// The file of a tree whose run was not started, which the decision starts. Ad-hoc tasks have no such start.
+    fn unstarted(&self, progress: &Progress) -> Option<&str> {
+        self.name.file().filter(|_| !progress.is_begun(self.tree))
+    }
+
     fn node(&self, task: &TaskId) -> Result<&TaskNode, Error> {
-        let none = || Error::NoTask { tree: self.path.to_owned(), task: task.clone() };
+        let none = || Error::NoTask { tree: self.name.clone(), task: task.clone() };
         self.tree.node(task).filter(|node| node.is_leaf()).ok_or_else(none)
     }
 
@@ -145,7 +150,8 @@ impl Marking<'_> {
             Mark::Reset if state.status == TaskStatus::Pending && progress.unread(&node.id).is_none() => return None,
             Mark::Reset => (StepKind::Reset, false, self.red_gate(node, progress).unwrap_or_default()),
         };
-        let step = Step { skipped, tree: Some(self.path.to_owned()), ..Step::new(Some(node.id.clone()), kind, true) };
+        let step =
+            Step { skipped, tree: Some(self.name.for_task(&node.id)), ..Step::new(Some(node.id.clone()), kind, true) };
         // The tests may have run where the secret was not known.
         Some(step.message(self.target.as_str(), &redactor.text(&node.name), None, &redactor.text(&body)))
     }
@@ -186,7 +192,7 @@ impl Marking<'_> {
     /// Cancels the session that works on a task or waits to land it. No process runs it, because that process would
     /// hold the target.
     fn cancel_session(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
-        let Some(id) = open_session_of(self.repo, self.target, self.path, task)? else { return Ok(None) };
+        let Some(id) = open_session_of(self.repo, self.target, self.name, task)? else { return Ok(None) };
         cancel::abandon_session(self.repo, redactor, &id, None)?;
         Ok(Some(id))
     }

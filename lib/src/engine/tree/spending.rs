@@ -39,8 +39,7 @@ fn read_spending(run: &TreeRun) -> Result<RunLedger, Error> {
         let read = run.engine.budget.counted(&root_ref(&id), Uncounted::RUN, read())?;
         let Some(history) = read.flatten() else { continue };
         let Some(task) = &history.started.task else { continue };
-        let is_of_tree = task.target == run.plan.target && task.tree == run.plan.path;
-        if is_of_tree && was_begun_in_run(run, &history)? {
+        if run.plan.has_session_on(task) && was_begun_in_run(run, &history)? {
             ledger.set(&id, &task.id, spent_in(&history).total);
         }
     }

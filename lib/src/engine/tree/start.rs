@@ -52,10 +52,11 @@ fn gathered_before(run: &TreeRun) -> Vec<Warning> {
 
 /// Starts the run with one commit on the target that changes no file.
 pub(super) fn start(run: &mut TreeRun) -> Result<(), Error> {
+    let Some(path) = run.plan.name.file() else { return Ok(()) };
     let target = run.target_of(run.plan.target.clone());
     let make = |tip: CommitId| -> Result<_, Error> {
         let mut writer = run.repo.writer();
-        let commit = run_start(&run.repo, &mut writer, &run.plan.target, &run.plan.path, tip)?;
+        let commit = run_start(&run.repo, &mut writer, &run.plan.target, path, tip)?;
         writer.flush()?;
         Ok(Some(commit))
     };
@@ -64,7 +65,7 @@ pub(super) fn start(run: &mut TreeRun) -> Result<(), Error> {
     if let Some(LandedBranch { from, commit, .. }) = landed {
         run.state.approved.extend(from.as_slice(), commit);
         run.engine.tell(RunStarted {
-            tree: run.plan.path.clone(),
+            tree: path.to_owned(),
             repo: run.plan.repo_name.clone(),
             target: run.plan.target.clone(),
             commit,
@@ -111,7 +112,7 @@ pub(super) fn start_message(target: &BranchName, tree: &str) -> CommitMessage {
 pub(super) fn look_around(run: &mut TreeRun) -> Result<(), Error> {
     look_again(run)?;
     if was_edited(&run.repo, &run.plan, &mut run.stamp) {
-        let edited = format!("`{}` was edited; the change applies from the next run", run.plan.path);
+        let edited = format!("{} was edited; the change applies from the next run", run.plan.name);
         run.engine.warn(WarningCode::TreeEditedMeanwhile.with(edited));
     }
     Ok(())

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::claim::MOST_SLOTS;
 use super::plan::TreePlan;
 use crate::engine::task::{FIRST_SLOT, TaskSlot};
 use crate::engine::worktrees::{WorktreePlaces, idle_slots, remove_idle_slot};
 use crate::engine::{Engine, Error};
 use crate::git::Repo;
 use crate::ids::BranchName;
+use crate::workspace::LockError;
 
 /// The slots of a run over a tree.
 #[derive(Debug)]
@@ -15,8 +17,8 @@ pub(super) struct TaskSlots {
     repo: Repo,
     target: BranchName,
     free: BTreeMap<u32, TaskSlot>,
-    /// The highest number in use.
-    last: u32,
+    /// How many this run has taken; other runs on the target have others.
+    taken: usize,
     /// A task of this run was worked.
     is_used: bool,
     /// How many stay when the run ends, those with the lowest numbers; all of them if it is not said.
@@ -25,14 +27,14 @@ pub(super) struct TaskSlots {
 }
 
 impl TaskSlots {
-    /// The first slot of a target; others are taken when they are needed.
+    /// A slot of a target; others are taken when they are needed.
     pub(super) fn open(engine: &Engine, repo: &Repo, plan: &TreePlan) -> Result<Self, Error> {
-        let first = TaskSlot::take(repo, &plan.target, FIRST_SLOT)?;
+        let first = unused(repo, &plan.target)?;
         Ok(Self {
             repo: repo.clone(),
             target: plan.target.clone(),
-            free: BTreeMap::from([(FIRST_SLOT, first)]),
-            last: FIRST_SLOT,
+            free: BTreeMap::from([(first.number, first)]),
+            taken: 1,
             is_used: false,
             pool: engine.worktrees.pool,
             places: WorktreePlaces {
@@ -49,8 +51,8 @@ impl TaskSlots {
         if let Some((_, slot)) = self.free.pop_first() {
             return Ok(slot);
         }
-        let slot = TaskSlot::take(&self.repo, &self.target, self.last + 1)?;
-        self.last = slot.number;
+        let slot = unused(&self.repo, &self.target)?;
+        self.taken += 1;
         Ok(slot)
     }
 
@@ -81,11 +83,22 @@ impl TaskSlots {
     }
 }
 
+/// The slot with the lowest number that nobody works in.
+fn unused(repo: &Repo, target: &BranchName) -> Result<TaskSlot, Error> {
+    let mut number = FIRST_SLOT;
+    loop {
+        match TaskSlot::take(repo, target, number) {
+            Err(Error::Lock(LockError::Held { .. })) if number < MOST_SLOTS => number += 1,
+            taken => return taken,
+        }
+    }
+}
+
 /// However a run ends, it holds its target and its slots until here, so nobody else begins to work in one meanwhile.
 impl Drop for TaskSlots {
     fn drop(&mut self) {
         // A slot that is not back was left by a panic.
-        let is_complete = self.free.len() == self.last as usize;
+        let is_complete = self.free.len() == self.taken;
         if self.is_used && is_complete && !std::thread::panicking() {
             let _ = self.trim();
         }

@@ -15,22 +15,24 @@ use crate::record::{self, History};
 /// Whether a tree's file differs from what runs. `stamp` is its stamp at the last check. In a checkout of another
 /// branch there is another file at this path, which says nothing about this tree.
 pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>) -> bool {
-    let now = Stamp::of(&plan.file);
+    let Some(file) = &plan.file else { return false };
+    let now = Stamp::of(file);
     if now == *stamp {
         return false;
     }
     let root = repo.workdir().and_then(|root| root.canonicalize().ok());
-    let inside = root.is_some_and(|root| plan.file.starts_with(root));
+    let inside = root.is_some_and(|root| file.starts_with(root));
     if inside && repo.head().ok().and_then(|head| head.branch).as_ref() != Some(&plan.target) {
         return false;
     }
     *stamp = now;
-    plain_file::read(&plan.file).ok().as_ref() != Some(&plan.document)
+    plain_file::read(file).ok().as_ref() != Some(&plan.document)
 }
 
 /// The changes of the tree since the last run, one line each. Warns about unreadable sessions.
 pub fn changes(run: &TreeRun) -> Vec<String> {
-    let Some(before) = last_document(run) else { return Vec::new() };
+    // An ad-hoc task has no file that could be edited.
+    let Some(before) = run.plan.file.as_ref().and_then(|_| last_document(run)) else { return Vec::new() };
     let now = run.engine.redactor.text(&run.plan.document).into_owned();
     match (TaskTree::read(&before), TaskTree::read(&now)) {
         (Ok(before), Ok(now)) => before.difference(&now),

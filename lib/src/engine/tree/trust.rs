@@ -34,7 +34,7 @@ pub fn to_trust(
 fn tests(plan: &TreePlan) -> impl Iterator<Item = TrustItem> {
     plan.tree.nodes().flat_map(|node| {
         node.test_commands.iter().map(|test| {
-            let where_from = format!("{} test of {}, {}", test.kind, node.id, plan.path);
+            let where_from = format!("{} test of {}, {}", test.kind, node.id, plan.name.for_task(&node.id));
             TrustItem::command(where_from, test.command.clone())
         })
     })

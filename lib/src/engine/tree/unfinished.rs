@@ -1,7 +1,7 @@
 //! The sessions of earlier runs: which exist, and which can be resumed.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Error, GATE_PIPELINE};
 use crate::engine::lock_name;
@@ -12,6 +12,7 @@ use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::record::History;
 use crate::state::{Phase, State};
+use crate::step::TreeName;
 use crate::workspace::{Lock, branch_ref};
 
 /// A session a run may resume, with its pipeline: the one it was started with, which may not be in this clone.
@@ -71,20 +72,20 @@ pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Er
 pub(super) fn open_session_of(
     repo: &Repo,
     target: &BranchName,
-    tree: &str,
+    tree: &TreeName,
     task: &TaskId,
 ) -> Result<Option<SessionId>, Error> {
     Ok(open_histories(repo, target, tree)?.remove(task).map(|history| history.session))
 }
 
 /// The sessions a tree run could resume, for callers that do not hold the target: a run that does finds fewer.
-pub fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<OpenSession>, Error> {
+pub fn open_sessions(repo: &Repo, target: &BranchName, tree: &TreeName) -> Result<Vec<OpenSession>, Error> {
     let open = open_histories(repo, target, tree)?;
     Ok(open.values().filter_map(|history| OpenSession::of(history, &state_of(history).ok()?)).collect())
 }
 
 /// The unfinished sessions of a tree's tasks that have not landed and were not cancelled.
-fn open_histories(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
+fn open_histories(repo: &Repo, target: &BranchName, tree: &TreeName) -> Result<BTreeMap<TaskId, History>, Error> {
     let open = Before::of(repo, target, |_| true)?.open.into_iter().filter(|history| is_of(history, tree)).collect();
     newest_of_each(open, |history, _| Ok(state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled)))
 }
@@ -92,8 +93,9 @@ fn open_histories(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeM
 /// Creates the branches of tasks worked on in another clone if only the records were fetched: the record is the truth,
 /// and a branch follows it. If a branch is missing in the clone that worked on the task, it was removed there.
 pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Error> {
-    let locks: BTreeSet<String> = Lock::names(repo.common_dir())?.into_iter().collect();
-    let mut elsewhere = Before::of(repo, target, |id| !locks.contains(&lock_name(id)))?.open;
+    // A session that another run starts has its lock before its record.
+    let is_elsewhere = |id: &SessionId| !Lock::exists(repo.common_dir(), &lock_name(id));
+    let mut elsewhere = Before::of(repo, target, is_elsewhere)?.open;
     // If a task has several sessions, the newest gets the branch.
     elsewhere.sort_by_key(|history| Reverse(history.started_at));
     for history in elsewhere {
@@ -139,8 +141,8 @@ impl Before {
 }
 
 /// Whether a session works on a task of a tree.
-pub(super) fn is_of(history: &History, tree: &str) -> bool {
-    history.started.task.as_ref().is_some_and(|task| task.tree == tree)
+fn is_of(history: &History, tree: &TreeName) -> bool {
+    history.started.task.as_ref().is_some_and(|task| tree.is_named(&task.tree, &task.id))
 }
 
 /// The newest session of each task, among those that pass.

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use crate::engine::Error;
 use crate::engine::locks::{lock_name, worktree_lock_name};
 use crate::engine::task::{FIRST_SLOT, TaskSlot, slot_path, target_lock};
-use crate::git::{self, ListedWorktree, Repo};
-use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId};
+use crate::git::{self, ListedWorktree, Notes, Repo};
+use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SESSION_ID_LEN, SessionId};
 use crate::record::History;
-use crate::workspace::{Lock, branch_of_key};
+use crate::workspace::{Lock, SESSION_NOTE, branch_of_key};
 
 /// The directory of the worktrees tasks share, below the base of all worktrees.
 const OF_TASKS: &str = "tasks";
@@ -80,6 +80,8 @@ pub struct OwnWorktree {
     pub locked: Option<String>,
     /// The commit its HEAD is at.
     pub head: Option<CommitId>,
+    /// The session that worked there last, as far as that is noted.
+    pub session: Option<SessionId>,
 }
 
 impl OwnWorktree {
@@ -133,6 +135,7 @@ pub(in crate::engine) fn idle_slots(
 
 /// What is read once for all worktrees.
 struct OwnerIndex {
+    common_dir: PathBuf,
     bases: Vec<PathBuf>,
     sessions: BTreeSet<SessionId>,
     /// Branches by the last part of their names.
@@ -149,7 +152,8 @@ impl OwnerIndex {
             let last = name.rsplit('/').next()?.to_owned();
             Some((last, BranchName::new(name.strip_prefix("refs/heads/")?).ok()?))
         });
-        Ok(Self { bases, sessions: History::sessions(repo)?.into_iter().collect(), branches: branches.collect() })
+        let (common_dir, branches) = (repo.common_dir().to_owned(), branches.collect());
+        Ok(Self { common_dir, bases, sessions: History::sessions(repo)?.into_iter().collect(), branches })
     }
 
     /// What is known of a worktree; none if it is not pleach's.
@@ -169,7 +173,10 @@ impl OwnerIndex {
             WorktreeOwner::Session { session, .. } if !self.sessions.contains(session) => WorktreeState::Orphaned,
             _ => WorktreeState::Idle,
         };
+        let noted = Notes::of(&self.common_dir, &listed.git_dir).read(SESSION_NOTE, SESSION_ID_LEN as u64);
+        let noted = noted.ok().flatten().and_then(|text| String::from_utf8(text).ok());
         Some(OwnWorktree {
+            session: noted.and_then(|text| text.parse().ok()),
             branch: self.branch(&owner),
             created: listed.created().and_then(|time| Timestamp::try_from(time).ok()),
             locked: listed.locked,
@@ -240,7 +247,8 @@ mod tests {
     use super::*;
 
     fn owner(path: &str) -> Option<(String, bool)> {
-        let known = OwnerIndex { bases: vec!["/base".into()], sessions: BTreeSet::new(), branches: BTreeMap::new() };
+        let (sessions, branches) = (BTreeSet::new(), BTreeMap::new());
+        let known = OwnerIndex { common_dir: "/".into(), bases: vec!["/base".into()], sessions, branches };
         let (owner, is_in_base) = known.owner(Path::new(path))?;
         let words = match owner {
             WorktreeOwner::Session { session, context } => format!("{session}/{context}"),

@@ -28,7 +28,7 @@ enum NamePart {
 
 impl PathPattern {
     /// Reads a pattern, or says what is wrong with it.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(in crate::plan) fn read(text: &str) -> Result<Self, String> {
         if text.starts_with('!') {
             return Err("cannot be negated: name what the task changes".to_owned());
         }

@@ -5,7 +5,7 @@ use pleach::plan::tree::TaskTree;
 use pleach::progress::{StepPlace, TaskStatus};
 use pleach::step::{Feedback, FeedbackKind};
 
-use super::world::{TREE, World, git, old, open, run_start, step, step_of, task};
+use super::world::{TREE, World, git, named, old, open, run_start, step, step_of, task};
 
 #[test]
 fn the_newest_step_is_the_state() {
@@ -552,9 +552,9 @@ fn a_shallow_history_is_read_as_far_as_possible() {
     let repo = open(clone.path());
     let main = BranchName::new("main").unwrap();
     let mut reader = pleach::engine::tree::progress::ProgressReader::new(&repo, &main, "pleach/", None);
-    let progress = reader.read(TREE).unwrap();
+    let progress = reader.read(&named(TREE)).unwrap();
     assert!(progress.cut_off && !world.progress("main").cut_off);
-    assert!(reader.read_whole(TREE).is_err(), "who goes on from there has to know all");
+    assert!(reader.read_whole(&named(TREE)).is_err(), "who goes on from there has to know all");
     assert_eq!(
         progress.tasks().map(|(id, state)| (id.as_str(), state.steps.len())).collect::<Vec<_>>(),
         [("T1", 1), ("T2", 1)]

@@ -6,7 +6,7 @@ use pleach::progress::{Progress, TaskStatus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::world::{TREE, World, old, run_start, step, step_of, task};
+use super::world::{TREE, World, named, old, run_start, step, step_of, task};
 
 /// What happens to the repository next.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ fn reader(world: &World) -> ProgressReader {
 
 /// What a reader that has looked before finds, and one that has not.
 fn both(world: &World, held: &mut ProgressReader) -> [TaskStatus; 2] {
-    let status = |reader: &mut ProgressReader| reader.read(TREE).unwrap().task(&task("T1")).status;
+    let status = |reader: &mut ProgressReader| reader.read(&named(TREE)).unwrap().task(&task("T1")).status;
     [status(held), status(&mut reader(world))]
 }
 
@@ -106,7 +106,7 @@ proptest! {
         let base = BranchName::new(if on_main { BRANCHES[0] } else { BRANCHES[1] }).unwrap();
         let target = BranchName::new(BRANCHES[0]).unwrap();
         let new = || ProgressReader::new(&world.repo, &target, "pleach/", Some(&base));
-        let read = |reader: &mut ProgressReader| -> Vec<Progress> { TREES.map(|tree| reader.read(tree).unwrap()).into() };
+        let read = |reader: &mut ProgressReader| -> Vec<Progress> { TREES.map(|tree| reader.read(&named(tree)).unwrap()).into() };
         let mut held = new();
         for deed in &deeds {
             perform(&world, deed, target.as_str());

@@ -10,7 +10,7 @@ use pleach::engine::tree::progress::{self, Error};
 use pleach::git::{self, CommitSpec, Durability, Person, Repo};
 use pleach::ids::{BranchName, CommitId, TaskId};
 use pleach::progress::{Progress, TaskState, TaskStatus};
-use pleach::step::{Step, StepKind, TestFacts, TestKind};
+use pleach::step::{Step, StepKind, TestFacts, TestKind, TreeName};
 use tempfile::TempDir;
 
 /// The tree file the steps of these tests name.
@@ -95,7 +95,7 @@ impl World {
 
     pub fn read(&self, target: &str, tree: &str, base: Option<&str>) -> Result<Progress, Error> {
         let base = base.map(|base| BranchName::new(base).unwrap());
-        progress::read(&self.repo, &BranchName::new(target).unwrap(), tree, "pleach/", base.as_ref())
+        progress::read(&self.repo, &BranchName::new(target).unwrap(), &named(tree), "pleach/", base.as_ref())
     }
 
     pub fn progress(&self, target: &str) -> Progress {
@@ -154,6 +154,11 @@ pub fn step_of(tree: &str, target: &str, id: &str, status: &str, retry: u32) -> 
     };
     assert_eq!(step.status(), status);
     step.message(target, "Name", None, &format!("words about {status} {retry}")).write()
+}
+
+/// The tree with its file at this path.
+pub fn named(path: &str) -> TreeName {
+    TreeName::File(path.to_owned())
 }
 
 pub fn run_start(target: &str, tree: &str) -> String {

@@ -1,0 +1,75 @@
+//! `pleach task list`
+
+use clap::Args;
+use pleach::engine::ad_hoc::{AdHocStatus, TaskView};
+use pleach::step::shown_name;
+use pleach::text::listed;
+use serde_json::json;
+
+use super::{TaskGround, task_json};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::render::{Out, Table};
+
+/// List the tasks of this repository: by default those that have neither landed nor been cancelled.
+///
+/// A task is ready, blocked (waits for others), running, stopped (begun, and nobody works on it), finished (waits to
+/// land), failed, landed or cancelled.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only those that `pleach task start` would work on now.
+    #[arg(long, conflicts_with_all = ["blocked", "all"])]
+    ready: bool,
+    /// Only those that wait for others.
+    #[arg(long, conflicts_with = "all")]
+    blocked: bool,
+    /// Also those that have landed or were cancelled.
+    #[arg(long)]
+    all: bool,
+}
+
+pub fn run(globals: &Globals, args: &ListArgs) -> Result<Exit, Failure> {
+    let ground = TaskGround::find(globals, None)?;
+    let is_meant = |view: &TaskView| match view.status {
+        status if args.ready => status.can_start(),
+        status if args.blocked => status == AdHocStatus::Blocked,
+        status => args.all || status.is_open(),
+    };
+    let views: Vec<TaskView> = ground.views()?.into_iter().filter(is_meant).collect();
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"tasks": views.iter().map(task_json).collect::<Vec<_>>()}))?;
+        return Ok(Exit::Done);
+    }
+    match views.is_empty() {
+        true => out.line("No tasks; `pleach task new TEXT` makes one.")?,
+        false => out.line(table(&views))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The tasks in columns.
+pub fn table(views: &[TaskView]) -> Table {
+    let mut table = Table::new(["task", "state", "priority", "name", "target"]).right(2);
+    for view in views {
+        let task = &view.task;
+        table.row([
+            task.id.to_string(),
+            state(view),
+            task.priority.to_string(),
+            shown_name(&task.name),
+            task.target.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Where a task is, and what it waits for.
+pub fn state(view: &TaskView) -> String {
+    match view.status {
+        _ if view.is_astray => format!("{}, its target is gone", view.status),
+        AdHocStatus::Blocked => format!("blocked by {}", listed(&view.blockers, 3)),
+        status => status.to_string(),
+    }
+}

@@ -1,0 +1,105 @@
+//! What has to be known of a merge that git did not make alone, before it may be tested with others: whether there is a
+//! test that could tell that it is wrong.
+
+use super::batch::{BatchItem, tests_of};
+use super::error::QueueError;
+use super::results::{self, ResultKey, TestResult};
+use super::run::QueueRun;
+use super::store::Queue;
+use super::test_runs::{TestId, TestJob};
+use crate::config::UntestedFiles;
+use crate::git::{CommitSpec, EntryKind, Person, TreeEdit};
+use crate::ids::{EntryId, RepoPath};
+use crate::merge::{ResolvedHunk, Tier};
+use crate::queue::EntryTest;
+use crate::text::named;
+
+impl QueueRun {
+    /// Whether an agent may resolve the conflict of an entry: there is one, it has not tried too often, and a test would
+    /// tell if it was wrong.
+    pub(super) fn may_resolve(&self, queue: &Queue, id: &EntryId) -> bool {
+        let Some(resolver) = &self.settings.resolver else { return false };
+        let is_fit = |tries: u32, tests: &[EntryTest]| tries < resolver.attempts && !tests.is_empty();
+        queue.entry(id).is_some_and(|stored| {
+            let tests = tests_of([&stored.entry], self.settings.test.as_ref());
+            is_fit(stored.entry.attempts, &tests)
+        })
+    }
+
+    /// Whether a merge may be tested with others. One that may not is handed to a person.
+    pub(super) async fn vet(&mut self, queue: &mut Queue, item: &BatchItem) -> Result<bool, QueueError> {
+        let origin = &item.built.origin;
+        if origin.tier <= Tier::Clean || origin.tier == Tier::Person || item.entry.approved {
+            return Ok(true);
+        }
+        let tests = tests_of([&item.entry], self.settings.test.as_ref());
+        if tests.is_empty() {
+            let why = "its conflict was resolved, but there is no test that could tell whether rightly: set \
+                       `merge.test_command`, or agree with `pleach merge approve`";
+            self.escalate(queue, &item.entry.id, why, |_| {})?;
+            return Ok(false);
+        }
+        if self.settings.untested_files == UntestedFiles::Allow {
+            return Ok(true);
+        }
+        let mut uncovered = Vec::new();
+        for path in guessed(&origin.resolved) {
+            match self.is_covered(item, &path, &tests).await? {
+                Some(true) => {}
+                Some(false) => uncovered.push(path),
+                None => return Ok(false),
+            }
+        }
+        if uncovered.is_empty() {
+            return Ok(true);
+        }
+        let why = format!(
+            "no test covers {}, where a conflict was resolved; agree with `pleach merge approve`, or set \
+             `merge.untested_files: allow`",
+            named(&uncovered)
+        );
+        self.escalate(queue, &item.entry.id, &why, |_| {})?;
+        Ok(false)
+    }
+
+    /// Whether the tests fail without the content of a file. None if they were stopped.
+    async fn is_covered(
+        &mut self,
+        item: &BatchItem,
+        path: &RepoPath,
+        tests: &[EntryTest],
+    ) -> Result<Option<bool>, QueueError> {
+        let repo = self.place.repo.clone();
+        let Some(file) = repo.tree_entry(item.built.tree, path)? else { return Ok(Some(true)) };
+        let mut writer = repo.writer();
+        // Known by the file alone: what is beside it changes with every merge.
+        let alone = writer.tree(None, &[TreeEdit::Put(path.clone(), EntryKind::File, file.id)])?;
+        let empty = writer.blob(b"")?;
+        let tree = writer.tree(Some(item.built.tree), &[TreeEdit::Put(path.clone(), file.kind, empty)])?;
+        let commit = writer.commit(&CommitSpec {
+            tree,
+            parents: vec![item.built.commit],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            message: format!("Without the content of {path}\n").into_bytes(),
+            at: item.entry.completed_at,
+        })?;
+        writer.flush()?;
+        let own = (self.settings.logs.as_str(), self.settings.reports.as_str());
+        let key = ResultKey::new(&repo, alone, tests, own)?.of_coverage();
+        if let Some(known) = results::known(&repo, &self.place.target, &key)? {
+            return Ok(Some(!known.passed));
+        }
+        let id = TestId::Emptied(item.entry.id.clone(), path.clone());
+        let result = self.run_alone(TestJob { id, commit, tests: tests.to_vec(), key }).await?;
+        Ok(result.map(|TestResult { passed, .. }| !passed))
+    }
+}
+
+/// The files in which a conflict was resolved by what may be wrong.
+fn guessed(resolved: &[ResolvedHunk]) -> Vec<RepoPath> {
+    let is_guess = |hunk: &&ResolvedHunk| matches!(hunk.source, Tier::Tokens | Tier::Structural | Tier::Agent);
+    let mut paths: Vec<RepoPath> = resolved.iter().filter(is_guess).map(|hunk| hunk.path.clone()).collect();
+    paths.dedup();
+    paths
+}

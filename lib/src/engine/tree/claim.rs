@@ -1,0 +1,47 @@
+//! What a run holds so that no other works on the same tasks: the target for a tree's file, each task for ad-hoc tasks.
+
+use super::Error;
+use crate::engine::task::{TaskSlot, target_lock, task_lock};
+use crate::git::Repo;
+use crate::ids::{BranchName, TaskId};
+use crate::workspace::Lock;
+
+/// More slots than anybody uses: names are short enough for so many.
+pub(super) const MOST_SLOTS: u32 = 999;
+
+/// What no other run works on as long as this is held. Landing is safe without it: branches move by compare-and-swap.
+#[derive(Debug, Default)]
+pub struct TreeClaim {
+    locks: Vec<Lock>,
+}
+
+impl TreeClaim {
+    /// Claims the trees with a file on a target, or reports who has them.
+    pub fn of_target(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
+        check_target(target)?;
+        let what = format!("the list of tasks on `{target}`");
+        Ok(Self { locks: vec![Lock::take(repo.common_dir(), &target_lock(target), &what)?] })
+    }
+
+    /// Claims an ad-hoc task, or reports who has it.
+    pub fn of_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Self, Error> {
+        let mut claim = Self::default();
+        claim.add_task(repo, target, task)?;
+        Ok(claim)
+    }
+
+    /// Claims an ad-hoc task as well, or reports who has it.
+    pub fn add_task(&mut self, repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), Error> {
+        check_target(target)?;
+        self.locks.push(Lock::take(repo.common_dir(), &task_lock(target, task), task.as_str())?);
+        Ok(())
+    }
+}
+
+/// Refuses a target whose name is too long for file names.
+pub fn check_target(target: &BranchName) -> Result<(), Error> {
+    // The longest of the names, and the limit of nearly all file systems.
+    let task = TaskId::new("task-aaaaaa").expect("a valid id");
+    let longest = TaskSlot::lock_name(target, MOST_SLOTS).len().max(task_lock(target, &task).len());
+    if longest > 255 { Err(Error::LongName(target.clone())) } else { Ok(()) }
+}
