@@ -184,6 +184,7 @@ codes! {
     TaskEmpty "task-empty" Usage "the text of a task is empty or not UTF-8"
     TaskBlocked "task-blocked" WorkFailed "a task waits for others that have not landed"
     TaskCancelled "task-cancelled" Usage "the task was cancelled"
+    TaskUnfinished "task-unfinished" Usage "a task is not finished, so that it cannot be merged"
     TaskLanded "task-landed" Usage "the task has landed"
     TaskUnreadable "task-unreadable" Environment "the ref of a task cannot be read"
     TargetDiffers "target-differs" Usage "a task depends on one that lands on another branch"

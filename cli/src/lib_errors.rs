@@ -87,6 +87,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
+        Error::Queue(error) => of_queue(error),
         Error::NotMoved(_) | Error::Refused(_) => advised(Code::LandingRefused, error),
         Error::Overwritten { .. } => advised(Code::WorkOverwritten, error),
         Error::Progress(progress::Error::CutOff(_)) => advised(Code::ShallowClone, error),

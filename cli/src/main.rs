@@ -16,6 +16,7 @@ mod next_commands;
 mod pipeline_file;
 mod preflight;
 mod prompt;
+mod queue_settings;
 mod render;
 mod runtime;
 mod session;

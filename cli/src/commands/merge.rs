@@ -9,17 +9,16 @@ mod status;
 mod why;
 
 use clap::{Args, Subcommand};
-use pleach::config::{AgentChoice, DerivedRules};
-use pleach::engine::merging::{StructuralMerge, TierOptions};
-use pleach::engine::queue::{Queue, QueueSettings, ResolverSettings, StoredEntry, find_entry, queue_targets};
+use pleach::engine::queue::{Queue, QueueSettings, StoredEntry, find_entry, queue_targets};
 use pleach::ids::BranchName;
-use pleach::queue::{EntryTest, EntryWait, QueueEntry};
+use pleach::queue::{EntryWait, QueueEntry};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_queue;
+use crate::queue_settings::queue_settings;
 use crate::session::Place;
 use crate::settings::{self, Settings};
 
@@ -67,6 +66,12 @@ pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
     }
 }
 
+/// Works the queue of a target, as `pleach merge process` does.
+pub fn process_now(globals: &Globals, into: BranchName) -> Result<Exit, Failure> {
+    let args = process::ProcessArgs { into: Some(into), watch: false };
+    run(globals, MergeArgs { command: Some(MergeCommand::Process(args)) })
+}
+
 /// What all these commands need: the repository and its settings.
 pub struct MergeGround<'a> {
     pub globals: &'a Globals,
@@ -100,43 +105,7 @@ impl MergeGround<'_> {
 
     /// How the queue works, by the settings.
     pub fn queue_settings(&self) -> QueueSettings {
-        let (settings, config) = (&self.settings, &self.settings.resolved.config);
-        let (merge, tree) = (&self.settings.resolved.config.merge, &self.settings.resolved.config.tree);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let slots = merge.slots.map_or_else(|| cores.min(4), |slots| slots as usize);
-        let command = merge.test_command.as_ref().filter(|command| !command.trim().is_empty());
-        let own = |dir: Option<&std::path::PathBuf>, usual: &str| {
-            dir.map_or_else(|| format!("spec/{usual}"), |dir| dir.display().to_string())
-        };
-        QueueSettings {
-            test: command.map(|command| EntryTest { command: command.clone(), timeout: merge.test_timeout }),
-            batch: merge.batch as usize,
-            slots,
-            auto_merge_clean: merge.auto_merge_clean,
-            history: merge.history,
-            logs: own(tree.log_dir.as_ref(), "logs"),
-            reports: own(tree.report_dir.as_ref(), "reports"),
-            resolver: self.resolver(),
-            tiers: TierOptions {
-                derived: DerivedRules::new(&config.merge.derived).expect("settings with bad patterns are refused"),
-                structural: StructuralMerge::find(merge.structural, &settings.environment, &settings.state_dir),
-                ..TierOptions::default()
-            },
-            untested_files: merge.untested_files,
-        }
-    }
-
-    /// The agent that resolves conflicts, if there is one: nobody resolves a conflict by pretending.
-    fn resolver(&self) -> Option<ResolverSettings> {
-        let config = &self.settings.resolved.config;
-        let agent = config.merge.agent.as_ref().or(config.agent.as_ref())?;
-        let is_real = agent.kind() != Some(&AgentChoice::Simulation);
-        (is_real && config.merge.max_conflict_retries > 0).then(|| ResolverSettings {
-            agent: config.merge.agent.as_ref().map(ToString::to_string),
-            attempts: config.merge.max_conflict_retries,
-            branch_prefix: self.place.branch_prefix.clone(),
-            config: config.recordable(),
-        })
+        queue_settings(&self.settings, &self.place)
     }
 }
 

@@ -3,6 +3,7 @@
 mod branches;
 mod cancel;
 mod list;
+mod merge;
 mod new;
 mod show;
 mod start;
@@ -44,6 +45,7 @@ enum TaskCommand {
     Start(start::StartArgs),
     Cancel(cancel::CancelArgs),
     Worktree(worktree::WorktreeArgs),
+    Merge(merge::MergeTaskArgs),
     Branches(branches::BranchesArgs),
 }
 
@@ -55,6 +57,7 @@ pub fn run(globals: &Globals, args: TaskArgs) -> Result<Exit, Failure> {
         TaskCommand::Start(args) => start::run(globals, args),
         TaskCommand::Cancel(args) => cancel::run(globals, &args),
         TaskCommand::Worktree(args) => worktree::run(globals, &args),
+        TaskCommand::Merge(args) => merge::run(globals, args),
         TaskCommand::Branches(args) => branches::run(globals, &args),
     }
 }

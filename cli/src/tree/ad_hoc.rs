@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pleach::config::Isolation;
 use pleach::engine::ad_hoc::{AdHocStatus, TaskStore, TaskView, note_repository, view_tasks};
-use pleach::engine::tree::{TaskPipeline, TreeClaim, TreePlan};
+use pleach::engine::tree::{QueueLanding, TaskPipeline, TreeClaim, TreePlan};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::ad_hoc::{AdHocTask, tree_of};
 use pleach::schedule::ScheduleOptions;
@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_no_task, of_store, of_tree};
 use crate::pipeline_file::PipelineFile;
+use crate::queue_settings::queue_settings;
 use crate::session::Place;
 use crate::settings::Settings;
 
@@ -37,6 +38,8 @@ pub struct StartOptions {
     pub retry_failed: bool,
     /// What does not depend on a task that failed is still worked.
     pub keep_going: bool,
+    /// They are finished, and a person lets them land.
+    pub merges: bool,
     pub answers: AnswerArgs,
 }
 
@@ -224,6 +227,12 @@ fn plan(
         delete_branches: config.worktrees.delete_branches,
         one: false,
         jobs,
+        queue: Some(QueueLanding {
+            settings: queue_settings(&site.settings, &site.place),
+            is_enabled: config.merge.enabled || options.merges,
+            approves: options.merges,
+            priorities: tasks.iter().map(|task| (task.id.clone(), task.priority)).collect(),
+        }),
     })
 }
 

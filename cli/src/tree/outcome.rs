@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use pleach::engine::tree::{Refusal, TreeEnded, TreePlan};
+use pleach::engine::tree::{Refusal, RefusalCode, TreeEnded, TreePlan};
 use pleach::engine::{Pause, Question};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
@@ -148,6 +148,9 @@ fn print_end(
             let (task, branch) = (&refusal.task, &refusal.branch);
             let waiting = format!("waiting{}", say::code(refusal.code.as_str()));
             out.line(head(match refusal.finished {
+                true if refusal.code == RefusalCode::Unapproved => {
+                    format!("{waiting}: {task} is finished on `{branch}` and waits to be let in")
+                }
                 true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
                 false => format!("{waiting}: {task} could not start on `{branch}`"),
             }))?;
@@ -245,6 +248,7 @@ fn exit(ended: &TreeEnded) -> Exit {
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
         TreeEnded::Paused(_) | TreeEnded::Unasked => Exit::Paused,
+        TreeEnded::Refused(refusal) if refusal.code == RefusalCode::Unapproved => Exit::WaitsForPerson,
         TreeEnded::Refused(_) => Exit::LandingRefused,
     }
 }

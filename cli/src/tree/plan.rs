@@ -184,6 +184,7 @@ pub fn make(
         fresh: args.fresh,
         one: matches!(tasks, Tasks::One(_)),
         jobs,
+        queue: None,
         branch_prefix: place.branch_prefix.clone(),
         repo_name: place.name.clone(),
         base_branch,

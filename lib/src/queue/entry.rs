@@ -57,6 +57,9 @@ pub struct QueueEntry {
     /// A person has agreed that it lands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
+    /// Its task was worked again, because it conflicted with the target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reimplemented: bool,
     /// The move of the target that is under way, or was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landing: Option<EntryLanding>,
@@ -234,6 +237,11 @@ impl Verdict {
 }
 
 impl QueueEntry {
+    /// Whether there is a task that can be worked again.
+    pub fn is_repairable(&self) -> bool {
+        self.task.is_some() && self.undoes.is_none()
+    }
+
     /// What people call it: its task, its branch, or its commit.
     pub fn name(&self) -> String {
         match (&self.task, &self.branch, &self.undoes) {
@@ -272,6 +280,7 @@ pub(super) fn entry(number: u8, state: EntryState) -> QueueEntry {
         attempts: 0,
         repo: RepoName::new("r").expect("a name"),
         approved: false,
+        reimplemented: false,
         landing: None,
         candidate: None,
         verdict: None,

@@ -1,9 +1,10 @@
 //! `pleach merge process`
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::engine::queue::{Queue, QueueOutcome, QueueRun, queue_to_trust};
+use pleach::engine::queue::{Queue, QueueOutcome, QueueRun, QueueSettings, queue_to_trust};
 use pleach::event::{Event, Notification};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryState, QueueEntry};
@@ -32,22 +33,22 @@ use crate::trust::TerminalTruster;
 pub struct ProcessArgs {
     /// The target; by default `merge.target`, or the branch that is checked out.
     #[arg(long, value_name = "BRANCH")]
-    into: Option<BranchName>,
+    pub into: Option<BranchName>,
     /// Look again every `merge.interval_secs` seconds, until stopped.
     #[arg(long)]
-    watch: bool,
+    pub watch: bool,
 }
 
 pub fn run(ground: &MergeGround<'_>, args: &ProcessArgs) -> Result<Exit, Failure> {
     let target = ground.target(args.into.as_ref())?;
-    require_trust(ground, &target)?;
+    let approved = require_trust(ground, &target)?;
     let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
     let stopped_by = built.stopped_by();
-    block_on(stopped_by, work(ground, &target, &built, args.watch))
+    block_on(stopped_by, work(ground, &target, &built, (args.watch, approved)))
 }
 
-/// Asks for approval of everything the queue would run.
-fn require_trust(ground: &MergeGround<'_>, target: &BranchName) -> Result<(), Failure> {
+/// Asks for approval of everything the queue would run. Gives the tests of its entries, which are approved then.
+fn require_trust(ground: &MergeGround<'_>, target: &BranchName) -> Result<BTreeSet<String>, Failure> {
     let (repo, settings) = (&ground.place.repo, &ground.settings);
     let queue = Queue::read(repo, target).map_err(|error| of_queue(&error))?;
     let scope = TrustScope {
@@ -56,20 +57,22 @@ fn require_trust(ground: &MergeGround<'_>, target: &BranchName) -> Result<(), Fa
         environment: &settings.environment,
         state_dir: &settings.state_dir,
     };
-    TerminalTruster::of(ground.globals, settings, repo.common_dir()).require(queue_to_trust(&scope, &queue))
+    TerminalTruster::of(ground.globals, settings, repo.common_dir()).require(queue_to_trust(&scope, &queue))?;
+    let tests = queue.entries().into_iter().flat_map(|entry| entry.tests);
+    Ok(tests.map(|test| test.command).collect())
 }
 
 async fn work(
     ground: &MergeGround<'_>,
     target: &BranchName,
     built: &EngineHandle,
-    watch: bool,
+    (watch, mut approved): (bool, BTreeSet<String>),
 ) -> Result<Exit, Failure> {
     let interval = Duration::from_secs(ground.settings.resolved.config.merge.interval_secs.max(1));
     let mut shown = MergeProgress::new(ground);
     loop {
         let begun = Instant::now();
-        let outcome = process_once(ground, target, built, &mut shown).await?;
+        let outcome = process_once(ground, target, built, (&mut shown, &approved)).await?;
         let exit = exit_of(&outcome);
         if !watch || outcome.is_stopped {
             shown.end(&outcome, begun.elapsed())?;
@@ -83,7 +86,7 @@ async fn work(
             () = built.engine.cancel.stopped() => return Ok(exit),
         }
         // What has been queued meanwhile may bring commands nobody has seen.
-        tokio::task::block_in_place(|| require_trust(ground, target))?;
+        approved = tokio::task::block_in_place(|| require_trust(ground, target))?;
     }
 }
 
@@ -92,16 +95,11 @@ pub async fn process_once(
     ground: &MergeGround<'_>,
     target: &BranchName,
     built: &EngineHandle,
-    shown: &mut MergeProgress,
+    (shown, approved): (&mut MergeProgress, &BTreeSet<String>),
 ) -> Result<QueueOutcome, Failure> {
     let place = &ground.place;
-    let opened = QueueRun::open(
-        built.engine.clone(),
-        place.repo.clone(),
-        place.name.clone(),
-        target.clone(),
-        ground.queue_settings(),
-    );
+    let settings = QueueSettings { approved_tests: approved.clone(), ..ground.queue_settings() };
+    let opened = QueueRun::open(built.engine.clone(), place.repo.clone(), place.name.clone(), target.clone(), settings);
     let run = opened.map_err(|error| of_queue(&error))?;
     run.spawn().follow(|told| shown.event(told)).await.map_err(|error| of_queue(&error))
 }
@@ -111,7 +109,8 @@ pub fn exit_of(outcome: &QueueOutcome) -> Exit {
     let has = |states: &[EntryState]| outcome.in_state(states).next().is_some();
     if outcome.held.is_some() || has(&[EntryState::Escalated, EntryState::Conflicted]) {
         Exit::LandingRefused
-    } else if has(&[EntryState::Candidate]) {
+    } else if has(&[EntryState::Candidate]) || (!outcome.is_stopped && has(&[EntryState::Submitted])) {
+        // What is neither done nor in anybody's way brings a test that was not approved.
         Exit::WaitsForPerson
     } else if outcome.is_stopped {
         Exit::Paused

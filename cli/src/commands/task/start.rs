@@ -34,6 +34,6 @@ pub struct StartArgs {
 pub fn run(globals: &Globals, args: StartArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, None)?;
     let StartArgs { tasks, jobs, retry_failed, keep_going, answers } = args;
-    let options = StartOptions { tasks, jobs, retry_failed, keep_going, answers };
+    let options = StartOptions { tasks, jobs, retry_failed, keep_going, answers, merges: false };
     start_tasks(globals, (ground.dir, ground.settings, ground.place), &options)
 }

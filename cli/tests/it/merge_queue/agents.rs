@@ -74,7 +74,8 @@ fn an_agent_may_only_change_what_is_in_conflict() {
 
 #[test]
 fn a_wrong_resolution_never_lands() {
-    let queue = with_agent("cat > /dev/null; echo wrong > lines.txt", "grep -qi five lines.txt || grep -qx 5 lines.txt");
+    let queue =
+        with_agent("cat > /dev/null; echo wrong > lines.txt", "grep -qi five lines.txt || grep -qx 5 lines.txt");
     conflicting(&queue);
     queue.process(5);
     assert_eq!((queue.state("lower"), queue.why("lower")["attempts"].clone()), ("escalated".into(), json!(2)));

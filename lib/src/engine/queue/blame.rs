@@ -99,6 +99,7 @@ impl QueueRun {
             let may_try = self.settings.resolver.as_ref().is_some_and(|resolver| entry.attempts < resolver.attempts);
             entry.state = match (semantic || is_resolved, may_try) {
                 (true, true) => EntryState::Conflicted,
+                _ if entry.is_repairable() => EntryState::Repairing,
                 (true, false) if is_resolved => EntryState::Escalated,
                 _ => EntryState::Red,
             };

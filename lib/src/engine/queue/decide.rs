@@ -1,10 +1,10 @@
 //! What people decide about entries: to let one land, to try again, to drop one, to undo what has landed.
 
-use super::enqueue::{Submission, enqueue};
+use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
 use super::store::{QueueChange, StoredEntry, change_queue};
 use crate::git::{CommitSpec, Person, Repo};
-use crate::ids::{CommitId, EntryId};
+use crate::ids::{BranchName, CommitId, EntryId, TaskId};
 use crate::queue::{EntryState, QueueEntry};
 use crate::trailer::CommitMessage;
 use crate::workspace::branch_ref;
@@ -51,6 +51,26 @@ pub fn drop_entry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, Queue
             Ok(())
         }
     })
+}
+
+/// Takes the entry of a task that was given up out of the queue.
+pub fn withdraw_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
+    let Some(stored) = find_task(repo, target, task)? else { return Ok(()) };
+    change_entry(repo, &stored, |entry| {
+        entry.state = EntryState::Cancelled;
+        entry.why = Some("its task was given up".to_owned());
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Hands an entry to a person that nobody works on any more.
+pub fn escalate_entry(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
+    change_entry(repo, stored, |entry| {
+        entry.state = EntryState::Escalated;
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// Queues the revert of an entry that has landed: a commit that takes its changes back, merged and tested like any other.

@@ -96,6 +96,7 @@ impl Submission {
             attempts: 0,
             repo: self.repo,
             approved: false,
+            reimplemented: false,
             landing: None,
             candidate: None,
             verdict: None,
@@ -128,7 +129,9 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
         let entry = match queue.open.iter().find(is_same).map(|stored| &stored.entry) {
             // What was found out about the commit before does not hold for another.
             Some(old) if old.head != new.head => {
-                QueueEntry { id: old.id.clone(), completed_at: old.completed_at, attempts: old.attempts, ..new }
+                let reimplemented =
+                    old.reimplemented || (old.state == EntryState::Repairing && !old.conflicts.is_empty());
+                QueueEntry { id: old.id.clone(), completed_at: old.completed_at, reimplemented, ..new }
             }
             Some(old) => {
                 let unchanged = QueueEntry { priority: new.priority, ..old.clone() };
@@ -141,6 +144,12 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
         };
         Ok((QueueChange { entries: vec![(entry.clone(), None)], ..QueueChange::default() }, entry))
     })
+}
+
+/// The open entry of a task.
+pub fn find_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Option<StoredEntry>, QueueError> {
+    let is_of = |stored: &StoredEntry| stored.entry.task.as_ref() == Some(task) && stored.entry.undoes.is_none();
+    Ok(Queue::read(repo, target)?.open.into_iter().find(is_of))
 }
 
 /// The entry somebody means: by its id or the beginning of it, by its task, or by its branch. Of several about the same

@@ -5,6 +5,7 @@ use super::error::QueueError;
 use super::store::{Queue, QueueChange};
 use crate::git::{self, LandError, Repo};
 use crate::ids::{BranchName, CommitId, EntryId};
+use crate::merge::Tier;
 use crate::queue::{EntryLanding, EntryState, QueueEntry, Verdict};
 use crate::workspace::branch_ref;
 
@@ -42,7 +43,10 @@ pub(super) fn land(
         let built = &of(entry).expect("only what lands is changed").built;
         entry.landing = Some(EntryLanding { from: built.onto, to: built.commit });
         entry.candidate = Some(built.candidate());
-        entry.tier = Some(built.origin.tier);
+        entry.tier = Some(match entry.reimplemented && built.origin.tier <= Tier::Clean {
+            true => Tier::Reimplemented,
+            false => built.origin.tier,
+        });
         entry.resolved = built.resolved();
         entry.verdict = Some(verdict.clone());
         entry.state = EntryState::Landing;

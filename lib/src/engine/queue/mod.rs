@@ -39,8 +39,8 @@ mod trust;
 mod vetting;
 
 pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
-pub use decide::{approve, drop_entry, retry, undo};
-pub use enqueue::{Submission, enqueue, find_entry};
+pub use decide::{approve, drop_entry, escalate_entry, retry, undo, withdraw_task};
+pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use outcome::QueueOutcome;
 pub use run::{QueueRun, queue_lock};

@@ -48,8 +48,8 @@ impl QueueRun {
                 return Ok(());
             }
             let (mut queue, tip) = tokio::task::block_in_place(|| self.look())?;
-            let entries: Vec<QueueEntry> =
-                queue.entries().into_iter().filter(|entry| !self.suspects.has(&entry.id)).collect();
+            let is_free = |entry: &QueueEntry| !self.suspects.has(&entry.id) && self.settings.may_test(entry);
+            let entries: Vec<QueueEntry> = queue.entries().into_iter().filter(is_free).collect();
             let plan = queue::plan(&entries, &queue.passed, self.size, self.settings.auto_merge_clean);
             let is_held = self.outcome.held.is_some();
             if let Some(id) = plan.to_approve.first() {
@@ -162,7 +162,7 @@ impl QueueRun {
         };
         let edit = |entry: &mut QueueEntry| entry.conflicts.clone_from(&conflicts);
         if conflicts.is_empty() || !self.may_resolve(queue, id) {
-            return self.escalate(queue, id, &why, edit);
+            return self.give_back(queue, id, &why, edit);
         }
         let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
             entry.state = EntryState::Conflicted;

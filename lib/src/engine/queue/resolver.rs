@@ -46,7 +46,7 @@ impl QueueRun {
         let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts)
         else {
             let why = entry.why.clone().unwrap_or_default();
-            return self.escalate(queue, id, &why, |_| {});
+            return self.give_back(queue, id, &why, |_| {});
         };
         let options = self.settings.merge_options();
         let repo = self.place.repo.clone();
@@ -193,7 +193,7 @@ impl QueueRun {
             })?;
             return Ok(());
         }
-        self.escalate(queue, &entry.id, &format!("no agent could resolve it: {why}"), edit)
+        self.give_back(queue, &entry.id, &format!("no agent could resolve it: {why}"), edit)
     }
 }
 

@@ -63,6 +63,28 @@ impl QueueRun {
         Ok(TestJob { id, commit, tests, key })
     }
 
+    /// Returns an entry to its task, which is worked again; an entry without one is handed to a person.
+    pub(super) fn give_back(
+        &mut self,
+        queue: &mut Queue,
+        id: &EntryId,
+        why: &str,
+        edit: impl Fn(&mut QueueEntry),
+    ) -> Result<(), QueueError> {
+        let is_of_task = queue.entry(id).is_some_and(|stored| stored.entry.is_repairable());
+        if !is_of_task {
+            return self.escalate(queue, id, why, edit);
+        }
+        let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
+            entry.state = EntryState::Repairing;
+            entry.why = Some(why.to_owned());
+            entry.resolution = None;
+            entry.verdict = None;
+            edit(entry);
+        });
+        done.map(drop)
+    }
+
     /// Hands an entry to a person.
     pub(super) fn escalate(
         &mut self,

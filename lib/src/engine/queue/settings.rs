@@ -1,11 +1,13 @@
 //! How a queue works: its part of the configuration.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::candidate::MergeOptions;
 use crate::config::{HistoryShape, UntestedFiles};
 use crate::engine::merging::TierOptions;
-use crate::queue::EntryTest;
+use crate::queue::{EntryTest, QueueEntry};
 
 /// How a queue works.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct QueueSettings {
     pub reports: String,
     /// The agent that resolves conflicts; a person does without it.
     pub resolver: Option<ResolverSettings>,
+    /// The tests of entries that may run: what others bring waits for approval.
+    pub approved_tests: BTreeSet<String>,
     /// What is tried with a conflict before anybody is asked.
     pub tiers: TierOptions,
     /// What happens to a conflict resolved in a file that no test covers.
@@ -33,6 +37,11 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
+    /// Whether everything may run that the tests of an entry are.
+    pub(super) fn may_test(&self, entry: &QueueEntry) -> bool {
+        self.test.is_some() || entry.tests.iter().all(|test| self.approved_tests.contains(&test.command))
+    }
+
     pub(super) fn merge_options(&self) -> MergeOptions {
         MergeOptions { history: self.history, tiers: self.tiers.clone() }
     }

@@ -1,7 +1,7 @@
 //! How a tree run ended.
 
 use super::error::Error;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RefusalCode};
 use crate::engine::Pause;
 use crate::event::PauseReason;
 use crate::ids::TaskId;
@@ -84,7 +84,11 @@ impl TreeEnded {
 
     /// Whether a session waits for a person.
     pub(super) fn waits_for_person(&self) -> bool {
-        matches!(self, Self::Paused(pause) if pause.reason == PauseReason::WaitsForPerson)
+        match self {
+            Self::Paused(pause) => pause.reason == PauseReason::WaitsForPerson,
+            Self::Refused(refusal) => refusal.code == RefusalCode::Unapproved,
+            _ => false,
+        }
     }
 
     /// Whether another one says the same: a run that is interrupted interrupts every task.

@@ -1,6 +1,7 @@
 //! Why a tree run could not continue.
 
 use super::refusal::Refusal;
+use crate::engine::queue::QueueError;
 use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, InvalidId, TaskId};
 use crate::step::TreeName;
@@ -22,6 +23,9 @@ pub enum Error {
     /// Another run holds the target.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// The merge queue could not go on.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
     /// The target could not be moved to a commit without code.
     #[error("{0}")]
     NotMoved(String),

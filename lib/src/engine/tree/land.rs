@@ -285,9 +285,24 @@ fn verdict(
 }
 
 /// Whether a step completes a tested task.
-fn has_passed_tests(run: &TreeRun, step: CommitId) -> Result<bool, crate::git::Error> {
+pub(super) fn has_passed_tests(run: &TreeRun, step: CommitId) -> Result<bool, crate::git::Error> {
     let found = steps::found(run, step)?;
     Ok(found.is_some_and(|StepCommit { step, .. }| TaskStatus::after(&step) == TaskStatus::Complete && !step.untested))
+}
+
+/// Rebuilds the steps of a task on the target, where its tests have failed, and continues it there.
+pub(super) fn rebuild_red(run: &TreeRun, session: &mut TaskSession, red: StepReport) -> Result<LandOutcome, Error> {
+    let (tip, step) = (run.landing_tip(&session.task().id)?, session.task_tip());
+    let base = base_for(run, session, tip)?;
+    let mut writer = run.repo.writer();
+    let built = match landing::rebuild(&run.repo, &mut writer, &steps::chain(run, step, base)?, base, tip) {
+        Ok(built) => built.last().copied().unwrap_or(tip),
+        // It is another target by now than the tests have failed on.
+        Err(RebuildError::Conflict { conflict, .. }) => return turn_away(run, session, &conflict.to_string()),
+        Err(RebuildError::Git(error)) => return Err(error.into()),
+    };
+    writer.flush()?;
+    turn_red(run, session, (tip, built), red)
 }
 
 /// Continues a task from its rebuilt steps, which are not fit to land.
@@ -303,13 +318,13 @@ fn turn_red(
     Ok(LandOutcome::Red(on))
 }
 
-fn has_attempts_left(run: &TreeRun, session: &TaskSession) -> bool {
+pub(super) fn has_attempts_left(run: &TreeRun, session: &TaskSession) -> bool {
     session.attempt_number() < run.plan.limits.max_retries
 }
 
 /// Starts a task again at the target's tip, because its code conflicts with what is there: its steps without the code, and
 /// the conflict as the result of its tests.
-fn turn_away(run: &TreeRun, session: &mut TaskSession, why: &str) -> Result<LandOutcome, Error> {
+pub(super) fn turn_away(run: &TreeRun, session: &mut TaskSession, why: &str) -> Result<LandOutcome, Error> {
     let (task, step) = (session.task().id.clone(), session.task_tip());
     let tip = run.landing_tip(&task)?;
     let base = base_for(run, session, tip)?;
@@ -454,7 +469,11 @@ pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: Commit
 }
 
 /// Records that a session's steps have landed, and adds them to the progress.
-fn note_landed(run: &mut TreeRun, session: &mut TaskSession, landed: Vec<LandedBranch>) -> Result<(), Error> {
+pub(super) fn note_landed(
+    run: &mut TreeRun,
+    session: &mut TaskSession,
+    landed: Vec<LandedBranch>,
+) -> Result<(), Error> {
     let events = landed.iter().map(|landed| event::Landed {
         repo: landed.target.repo.clone(),
         target: landed.target.branch.clone(),

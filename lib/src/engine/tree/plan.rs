@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::progress::ProgressReader;
+use super::queue_landing::QueueLanding;
 use super::stamp::Stamp;
 use crate::engine::secret_check;
 use crate::event::{Commits, TaskOf};
@@ -81,6 +82,8 @@ pub struct TreePlan {
     pub one: bool,
     /// How many tasks are worked at once.
     pub jobs: usize,
+    /// How tasks land through the merge queue; otherwise the run lands them itself.
+    pub queue: Option<QueueLanding>,
 }
 
 impl TaskPipeline {

@@ -10,9 +10,11 @@ use super::attempts::Attempts;
 use super::ended::{TreeEnded, TreeOutcome};
 use super::land::{self, LandOutcome, LandingStep, LandingTests, WorkEnd};
 use super::phase::{self, PhaseMerge};
+use super::queue_landing::{self, QueueLanding, QueueReturn};
 use super::resume::OpeningSession;
 use super::run::TreeRun;
 use super::{Error, begin, earlier_runs, loop_guard, refusal_reasons, spending, start, testing};
+use crate::engine::queue::QueueError;
 use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
 use crate::engine::task::{Retested, TaskJob, TaskSession};
@@ -21,7 +23,7 @@ use crate::event::WarningCode;
 use crate::git;
 use crate::ids::{CommitId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
-use crate::step::{AttemptNumber, TreeName};
+use crate::step::{AttemptNumber, StepKind, TreeName};
 
 pub(super) struct TreePump<'a> {
     run: &'a mut TreeRun,
@@ -69,6 +71,8 @@ enum Back {
     Attempted(Box<TaskSession>, Result<Option<TreeEnded>, Error>),
     /// The tests of a phase have run.
     Tested(Box<TaskSession>, Result<SessionEnded, engine::Error>),
+    /// It is known what becomes of a task in the merge queue.
+    Queued(Box<TaskSession>, Result<QueueReturn, QueueError>),
     /// The tests of a task have run on its landing.
     Retested(Box<LandingTests>, Result<Option<Retested>, engine::Error>),
 }
@@ -302,6 +306,10 @@ impl<'a> TreePump<'a> {
                 spending::take_back(self.run, *session);
                 self.finish(task, WorkEnd::Ended(cut_off))
             }
+            Back::Queued(mut session, answer) => {
+                let tried = queue_landing::returned(self.run, &mut session, answer?)?;
+                self.task_landed(task, *session, tried)
+            }
             Back::Retested(tests, said) => {
                 let step = land::retested(self.run, *tests, said?)?;
                 self.follow_landing(task, step)
@@ -331,6 +339,12 @@ impl<'a> TreePump<'a> {
     }
 
     fn land(&mut self, task: &TaskId, mut session: TaskSession) -> Result<(), Error> {
+        if let Some(landing) = self.run.plan.queue.clone() {
+            match session.newest_step() {
+                Some((StepKind::Complete, true)) => return self.queue_up(task, session, &landing),
+                _ => queue_landing::withdraw(self.run, task)?,
+            }
+        }
         if !self.may_land(task) {
             // It may have to wait for long, and whoever is killed meanwhile has lost nothing.
             session.write_end_of_task()?;
@@ -340,6 +354,21 @@ impl<'a> TreePump<'a> {
         self.landing = Some(task.clone());
         let step = land::land(self.run, session)?;
         self.follow_landing(task, step)
+    }
+
+    /// Has the merge queue land a complete task.
+    fn queue_up(&mut self, task: &TaskId, mut session: TaskSession, landing: &QueueLanding) -> Result<(), Error> {
+        let job = Arc::clone(&self.active_at(task).attempts.job);
+        let Some((queue, entry)) = queue_landing::queue_up(self.run, &mut session, landing, &job)? else {
+            let refusal = queue_landing::not_queued(self.run, task.clone())?;
+            return self.task_landed(task, session, LandOutcome::Refused(refusal));
+        };
+        let task = task.clone();
+        self.jobs.spawn(async move {
+            let answer = queue.settle(entry).await;
+            (task, Back::Queued(Box::new(session), answer))
+        });
+        Ok(())
     }
 
     /// Runs the tests a landing asks for, or handles its end.
@@ -445,7 +474,9 @@ impl<'a> TreePump<'a> {
                 self.outcome.add(ended);
             }
             // Nobody wants that ad-hoc task any more, which says nothing about the others.
-            WorkEnd::Ended(ended @ TreeEnded::Cancelled(_)) if self.run.plan.name == TreeName::Tasks => {
+            WorkEnd::Ended(ended @ (TreeEnded::Cancelled(_) | TreeEnded::Refused(_)))
+                if self.run.plan.name == TreeName::Tasks =>
+            {
                 self.waiting.insert(task.clone());
                 self.outcome.add(ended);
             }

@@ -53,11 +53,13 @@ pub enum RefusalCode {
     CheckedOut,
     /// The branch of its phase lacks a dependency.
     Lacking,
+    /// A person has to let it land.
+    Unapproved,
 }
 
 impl RefusalCode {
     /// Every code with its meaning.
-    pub const ALL: [(Self, &'static str); 11] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::TargetGone, "the branch it would land on is gone"),
         (Self::Conflict, "it conflicts with its target"),
         (Self::Overwritten, "an object it needs is not what its id says"),
@@ -69,6 +71,7 @@ impl RefusalCode {
         (Self::Unreadable, "the branch cannot be read"),
         (Self::CheckedOut, "the branch has to be restarted, and a checkout has it"),
         (Self::Lacking, "the branch of its phase lacks something it needs"),
+        (Self::Unapproved, "a person has to let it land"),
     ];
 
     /// The code in its written form.
@@ -85,6 +88,7 @@ impl RefusalCode {
             Self::Unreadable => "unreadable",
             Self::CheckedOut => "checked-out",
             Self::Lacking => "lacking",
+            Self::Unapproved => "unapproved",
         }
     }
 

@@ -111,7 +111,7 @@ fn is_of_task(test: &TestCommand) -> bool {
 }
 
 /// The tests of a task among those of others: each gets its own task's variables, and its setup is torn down after it.
-fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
+pub(super) fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
     let known = |command: &str| {
         let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", shell_word(value)));
         format!("export{}\necho 'tests of {}' >&2\n{command}", set.collect::<String>(), job.task.id)

@@ -1,0 +1,56 @@
+//! How the merge queue works, by the settings.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use pleach::config::{AgentChoice, Config, DerivedRules};
+use pleach::engine::merging::{StructuralMerge, TierOptions};
+use pleach::engine::queue::{QueueSettings, ResolverSettings};
+use pleach::queue::EntryTest;
+
+use crate::session::Place;
+use crate::settings::Settings;
+
+/// The most tests that run at once unless the settings say otherwise.
+const USUAL_SLOTS: usize = 4;
+
+/// How the merge queue of a repository works.
+pub fn queue_settings(settings: &Settings, place: &Place) -> QueueSettings {
+    let config = &settings.resolved.config;
+    let (merge, tree) = (&config.merge, &config.tree);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let slots = merge.slots.map_or_else(|| cores.min(USUAL_SLOTS), |slots| slots as usize);
+    let command = merge.test_command.as_ref().filter(|command| !command.trim().is_empty());
+    let own = |dir: Option<&PathBuf>, usual: &str| {
+        dir.map_or_else(|| format!("spec/{usual}"), |dir| dir.display().to_string())
+    };
+    QueueSettings {
+        test: command.map(|command| EntryTest { command: command.clone(), timeout: merge.test_timeout }),
+        batch: merge.batch as usize,
+        slots,
+        auto_merge_clean: merge.auto_merge_clean,
+        history: merge.history,
+        logs: own(tree.log_dir.as_ref(), "logs"),
+        reports: own(tree.report_dir.as_ref(), "reports"),
+        resolver: resolver(config, place),
+        approved_tests: BTreeSet::new(),
+        tiers: TierOptions {
+            derived: DerivedRules::new(&merge.derived).expect("settings with bad patterns are refused"),
+            structural: StructuralMerge::find(merge.structural, &settings.environment, &settings.state_dir),
+            ..TierOptions::default()
+        },
+        untested_files: merge.untested_files,
+    }
+}
+
+/// The agent that resolves conflicts, if there is one: nobody resolves a conflict by pretending.
+fn resolver(config: &Config, place: &Place) -> Option<ResolverSettings> {
+    let agent = config.merge.agent.as_ref().or(config.agent.as_ref())?;
+    let is_real = agent.kind() != Some(&AgentChoice::Simulation);
+    (is_real && config.merge.max_conflict_retries > 0).then(|| ResolverSettings {
+        agent: config.merge.agent.as_ref().map(ToString::to_string),
+        attempts: config.merge.max_conflict_retries,
+        branch_prefix: place.branch_prefix.clone(),
+        config: config.recordable(),
+    })
+}

@@ -1,0 +1,257 @@
+//! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::land::{self, LandOutcome};
+use super::refusal::{Refusal, RefusalCode};
+use super::run::TreeRun;
+use super::{Error, testing};
+use crate::engine::Engine;
+use crate::engine::queue::{
+    self, QueueError, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry, withdraw_task,
+};
+use crate::engine::task::{StepReport, TaskJob, TaskSession};
+use crate::git::Repo;
+use crate::ids::{BranchName, EntryId, RepoName, TaskId};
+use crate::merge::{LandedBranch, LandingTarget};
+use crate::plan::tree::TestCommand;
+use crate::queue::{EntryState, EntryTest, QueueEntry, Verdict};
+use crate::step::text;
+use crate::workspace::LockError;
+
+/// How often it is looked at whether another process has gone on with the queue.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How the tasks of a run land through the queue.
+#[derive(Debug, Clone)]
+pub struct QueueLanding {
+    /// How the queue works.
+    pub settings: QueueSettings,
+    /// Whether tasks enter it by themselves.
+    pub is_enabled: bool,
+    /// Whether a person has agreed that they land.
+    pub approves: bool,
+    /// The priorities of tasks that have one.
+    pub priorities: BTreeMap<TaskId, i32>,
+}
+
+/// What became of a task in the queue.
+#[derive(Debug)]
+pub(super) enum QueueReturn {
+    /// The target has it.
+    Landed(Box<QueueEntry>),
+    /// It is to be worked again: its tests fail on the target, or it conflicts with it.
+    Back(Box<StoredEntry>),
+    /// It waits for a person.
+    Waits(Box<QueueEntry>),
+    /// A checkout holds the target up.
+    Held(String),
+    /// The run is being stopped.
+    Stopped,
+}
+
+/// A queue as tasks use it.
+#[derive(Debug)]
+pub(super) struct TaskQueue {
+    engine: Arc<Engine>,
+    repo: Repo,
+    repo_name: RepoName,
+    target: BranchName,
+    settings: QueueSettings,
+}
+
+/// Puts the work of a session into the queue; none if it waits for a person to do that.
+pub(super) fn queue_up(
+    run: &TreeRun,
+    session: &mut TaskSession,
+    landing: &QueueLanding,
+    job: &TaskJob,
+) -> Result<Option<(TaskQueue, EntryId)>, Error> {
+    session.write_end_of_task()?;
+    let task = session.task().id.clone();
+    let is_queued = || queue::find_task(&run.repo, &run.plan.target, &task);
+    if !landing.is_enabled && is_queued()?.is_none() {
+        return Ok(None);
+    }
+    let entry = enqueue(&run.repo, submission(run, session, landing, job)?)?;
+    if landing.approves
+        && let Some(stored) = read_entry(&run.repo, &run.plan.target, &entry.id)?
+    {
+        queue::approve(&run.repo, &stored)?;
+    }
+    let queue = TaskQueue {
+        engine: Arc::clone(&run.engine),
+        repo: run.repo.clone(),
+        repo_name: run.plan.repo_name.clone(),
+        target: run.plan.target.clone(),
+        settings: QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() },
+    };
+    Ok(Some((queue, entry.id)))
+}
+
+/// The tests of the run's tasks, which were approved with it.
+fn own_tests(run: &TreeRun) -> BTreeSet<String> {
+    let leaves = run.plan.tree.nodes().filter(|node| node.is_leaf());
+    let jobs = leaves.map(|leaf| testing::job(run, &leaf.id));
+    jobs.flat_map(|job| testing::apart(&job, &job.tests)).map(|test| test.command).collect()
+}
+
+/// What a session has to merge.
+fn submission(
+    run: &TreeRun,
+    session: &TaskSession,
+    landing: &QueueLanding,
+    job: &TaskJob,
+) -> Result<Submission, Error> {
+    let (of, head) = (session.task(), session.task_tip());
+    let completed_at = run.repo.commit(head)?.at;
+    let timeout = |test: &TestCommand| test.timeout.unwrap_or(run.plan.test_timeout).as_secs().max(1);
+    let tests = testing::apart(job, &job.tests);
+    let tests = tests.into_iter().map(|test| EntryTest { timeout: timeout(&test), command: test.command });
+    Ok(Submission {
+        branch: Some(run.branch_of(&of.id)?),
+        head,
+        base: Some(of.base),
+        target: run.plan.target.clone(),
+        task: Some(of.id.clone()),
+        session: Some(session.id().clone()),
+        title: of.name.clone(),
+        tests: tests.collect(),
+        tested: land::has_passed_tests(run, head)?,
+        priority: landing.priorities.get(&of.id).copied().unwrap_or_default(),
+        depends: job.task.depends_on.clone(),
+        completed_at,
+        repo: of.repo.clone(),
+        undoes: None,
+    })
+}
+
+impl TaskQueue {
+    /// Works the queue until it is known what becomes of an entry, or lets the process do that which has it.
+    pub(super) async fn settle(self, id: EntryId) -> Result<QueueReturn, QueueError> {
+        loop {
+            if let Some(known) = self.look(&id)? {
+                return Ok(known);
+            }
+            if self.engine.cancel.is_stopped() {
+                return Ok(QueueReturn::Stopped);
+            }
+            let opened = QueueRun::open(
+                Arc::clone(&self.engine),
+                self.repo.clone(),
+                self.repo_name.clone(),
+                self.target.clone(),
+                self.settings.clone(),
+            );
+            match opened {
+                Ok(run) => {
+                    let outcome = run.process().await?;
+                    if let Some(known) = self.look(&id)? {
+                        return Ok(known);
+                    }
+                    if let Some(held) = outcome.held {
+                        return Ok(QueueReturn::Held(held));
+                    }
+                    let is_left = outcome.open.iter().find(|entry| entry.id == id).cloned();
+                    if let Some(entry) = is_left.filter(|_| !outcome.is_stopped) {
+                        return Ok(QueueReturn::Waits(Box::new(entry)));
+                    }
+                }
+                Err(QueueError::Lock(LockError::Held { .. })) => {
+                    tokio::select! {
+                        () = tokio::time::sleep(POLL) => {}
+                        () = self.engine.cancel.stopped() => {}
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What is known of an entry that the queue does not go on with by itself.
+    fn look(&self, id: &EntryId) -> Result<Option<QueueReturn>, QueueError> {
+        let Some(stored) = read_entry(&self.repo, &self.target, id)? else {
+            return Err(QueueError::NoEntry(id.to_string()));
+        };
+        let waits = |stored: StoredEntry| Some(QueueReturn::Waits(Box::new(stored.entry)));
+        let needs_approval = !self.settings.auto_merge_clean && !stored.entry.approved;
+        Ok(match stored.entry.state {
+            EntryState::Landed => Some(QueueReturn::Landed(Box::new(stored.entry))),
+            EntryState::Repairing | EntryState::Red => Some(QueueReturn::Back(Box::new(stored))),
+            EntryState::Escalated | EntryState::Cancelled => waits(stored),
+            EntryState::Candidate if needs_approval => waits(stored),
+            _ => None,
+        })
+    }
+}
+
+/// What the queue's answer means for the session of a task.
+pub(super) fn returned(
+    run: &mut TreeRun,
+    session: &mut TaskSession,
+    answer: QueueReturn,
+) -> Result<LandOutcome, Error> {
+    let task = session.task().id.clone();
+    match answer {
+        QueueReturn::Landed(entry) => {
+            let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
+            let commit = entry.landing.map_or(entry.head, |landing| landing.to);
+            land::note_landed(run, session, vec![LandedBranch { target, from: None, commit }])?;
+            Ok(LandOutcome::Landed)
+        }
+        QueueReturn::Back(stored) => take_back(run, session, &stored),
+        QueueReturn::Waits(entry) => {
+            let why = entry.why.clone().unwrap_or_else(|| "it waits in the merge queue".to_owned());
+            let name = entry.name();
+            let (code, how) = match entry.state {
+                EntryState::Candidate => {
+                    (RefusalCode::Unapproved, format!("`pleach merge approve {name}` lets it land"))
+                }
+                EntryState::Cancelled => {
+                    (RefusalCode::Unapproved, format!("`pleach task merge {name}` queues it again"))
+                }
+                _ => (RefusalCode::Conflict, format!("`pleach merge why {name}` tells more")),
+            };
+            Ok(LandOutcome::Refused(refused(run, task, code, format!("{why}; {how}"))?))
+        }
+        QueueReturn::Held(why) => Ok(LandOutcome::Refused(refused(run, task, RefusalCode::Held, why)?)),
+        QueueReturn::Stopped => Ok(LandOutcome::Paused),
+    }
+}
+
+/// The refusal for a task that waits for a person to queue it.
+pub(super) fn not_queued(run: &TreeRun, task: TaskId) -> Result<Refusal, Error> {
+    let why = format!("`merge.enabled` is off; `pleach task merge {task}` merges it");
+    refused(run, task, RefusalCode::Unapproved, why)
+}
+
+/// Has a task worked again that the queue has returned: with the failing tests as feedback, or with the conflict.
+fn take_back(run: &mut TreeRun, session: &mut TaskSession, stored: &StoredEntry) -> Result<LandOutcome, Error> {
+    let entry = &stored.entry;
+    let why = entry.why.clone().unwrap_or_default();
+    let task = session.task().id.clone();
+    if !land::has_attempts_left(run, session) {
+        queue::escalate_entry(&run.repo, stored)?;
+        let why = format!("{why}; its attempts are used up, and `pleach merge why {task}` tells more");
+        return Ok(LandOutcome::Refused(refused(run, task, RefusalCode::Conflict, why)?));
+    }
+    if let Some(Verdict::Fail { .. }) = entry.verdict {
+        let log = entry_log(&run.repo, stored)?.unwrap_or(why);
+        let said = format!("Other work landed first, and the tests fail on both together.\n\n{log}");
+        let report = StepReport { body: text::own(&said), said, log: Some(log), ..StepReport::default() };
+        return land::rebuild_red(run, session, report);
+    }
+    land::turn_away(run, session, &why)
+}
+
+/// Takes the entry of a task that was given up out of the queue.
+pub(super) fn withdraw(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
+    Ok(withdraw_task(&run.repo, &run.plan.target, task)?)
+}
+
+fn refused(run: &TreeRun, task: TaskId, code: RefusalCode, why: String) -> Result<Refusal, Error> {
+    let branch = run.branch_of(&task)?;
+    Ok(Refusal::new(task, true, branch, (code, why)))
+}
