@@ -120,6 +120,7 @@ fn wait_words(wait: &EntryWait) -> String {
         EntryWait::Repair => "its task is worked again".to_owned(),
         EntryWait::Person => "a person has to decide".to_owned(),
         EntryWait::Change => "its tests fail".to_owned(),
+        EntryWait::Run => "the run that works on its tree writes it".to_owned(),
     }
 }
 

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::tree::{Mark, PreparedMark};
+use pleach::engine::tree::{self, Mark, PreparedMark};
 use pleach::ids::TaskId;
+use pleach::workspace::LockError;
 use serde_json::json;
 
 use crate::code::Code;
@@ -18,7 +19,7 @@ use crate::tree::overview::TreeContext;
 /// Count a task as complete without doing it.
 ///
 /// What depends on it may start then. The decision is a commit on the branch that is checked out, which changes no
-/// file; `pleach reset` undoes it.
+/// file; `pleach reset` undoes it. While a run works on the tree, the decision is queued, and the run writes it.
 #[derive(Debug, Args)]
 pub struct SkipArgs {
     #[command(flatten)]
@@ -90,7 +91,24 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         }
         return Ok(Exit::Done);
     }
-    match marking.write(task, mark, &redactor).map_err(|error| of_tree(&error))? {
+    let written = match marking.write(task, mark, &redactor) {
+        Err(tree::Error::Lock(LockError::Held { holder, .. })) => {
+            let entry = marking.queue(task, mark).map_err(|error| of_tree(&error))?;
+            match globals.json {
+                true => {
+                    out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target}))?
+                }
+                false => out.line(format!(
+                    "queued: {}; the run that works on `{}` writes it ({holder})",
+                    entry.name(),
+                    ground.target
+                ))?,
+            }
+            return Ok(Exit::Done);
+        }
+        other => other.map_err(|error| of_tree(&error))?,
+    };
+    match written {
         None => nothing(&mut out)?,
         Some(marked) if globals.json => {
             out.json(&json!({

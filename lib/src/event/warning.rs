@@ -129,6 +129,7 @@ codes! {
     TaskLost "task-lost" "a task is done again, because what it had landed is gone from its branch"
     TestSetupFailed "test-setup-failed" "the setup of tests failed, so they did not run"
     TeardownFailed "teardown-failed" "cleaning up after tests failed"
+    DecisionWritten "decision-written" "a decision about a task was written that had been queued for the run"
     TestsAgain "tests-again" "the target moved while tests ran, and they run again"
     RebuiltGreen "rebuilt-green" "a task was rebuilt on a target that moved, and its tests pass there"
     ConflictRetried "conflict-retried" "a finished task conflicts with what landed before it and is done again there"

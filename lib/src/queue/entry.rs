@@ -87,6 +87,9 @@ pub struct QueueEntry {
     /// The entry it undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<EntryId>,
+    /// What a person has decided about its task, to be written by the run that works on it; nothing is merged then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<EntryMark>,
     /// Counts the processes that have worked the queue.
     #[serde(default)]
     pub epoch: u64,
@@ -121,6 +124,25 @@ pub enum EntryState {
     Escalated,
     /// It was dropped.
     Cancelled,
+}
+
+/// A decision about a task of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryMark {
+    /// The decision.
+    pub decision: MarkDecision,
+    /// The tree, as its steps name it.
+    pub tree: String,
+}
+
+/// What was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkDecision {
+    /// The task counts as complete.
+    Skip,
+    /// The task is done again.
+    Reset,
 }
 
 /// A test of an entry.
@@ -239,11 +261,15 @@ impl Verdict {
 impl QueueEntry {
     /// Whether there is a task that can be worked again.
     pub fn is_repairable(&self) -> bool {
-        self.task.is_some() && self.undoes.is_none()
+        self.task.is_some() && self.undoes.is_none() && self.mark.is_none()
     }
 
     /// What people call it: its task, its branch, or its commit.
     pub fn name(&self) -> String {
+        if let (Some(mark), Some(task)) = (&self.mark, &self.task) {
+            let decision = if mark.decision == MarkDecision::Skip { "skip" } else { "reset" };
+            return format!("{decision} of {task}");
+        }
         match (&self.task, &self.branch, &self.undoes) {
             (_, _, Some(undone)) => format!("undo of {undone}"),
             (Some(task), ..) => task.to_string(),
@@ -290,6 +316,7 @@ pub(super) fn entry(number: u8, state: EntryState) -> QueueEntry {
         resolved: Vec::new(),
         why: None,
         undoes: None,
+        mark: None,
         epoch: 0,
         extra: Extra::default(),
     }

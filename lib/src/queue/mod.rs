@@ -7,7 +7,9 @@ mod plan;
 mod prefix;
 mod request;
 
-pub use entry::{Candidate, EntryLanding, EntryResolution, EntryState, EntryTest, QueueEntry, Verdict};
+pub use entry::{
+    Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, QueueEntry, Verdict,
+};
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan};
 pub use prefix::{PrefixSearch, PrefixStep, batch_size};

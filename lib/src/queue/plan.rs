@@ -36,14 +36,19 @@ pub enum EntryWait {
     Person,
     /// A change: its tests fail.
     Change,
+    /// The run that works on its tree.
+    Run,
 }
 
 /// Plans what the open entries of a target do next. `passed` says how often an entry was passed over; `auto` whether
 /// entries land without approval.
 pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize, auto: bool) -> QueuePlan {
     let open: Vec<&QueueEntry> = entries.iter().filter(|entry| !entry.state.is_closed()).collect();
-    let queued: BTreeMap<&TaskId, &QueueEntry> =
-        open.iter().filter_map(|entry| Some((entry.task.as_ref()?, *entry))).collect();
+    let queued: BTreeMap<&TaskId, &QueueEntry> = open
+        .iter()
+        .filter(|entry| entry.mark.is_none())
+        .filter_map(|entry| Some((entry.task.as_ref()?, *entry)))
+        .collect();
     let (mut items, mut plan) = (Vec::new(), QueuePlan::default());
     for entry in &open {
         let may_land = auto || entry.approved;
@@ -80,6 +85,7 @@ pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize
 
 fn wait_of(entry: &QueueEntry) -> Option<EntryWait> {
     match entry.state {
+        _ if entry.mark.is_some() => Some(EntryWait::Run),
         EntryState::Conflicted | EntryState::Resolving => Some(EntryWait::Resolution),
         EntryState::Repairing => Some(EntryWait::Repair),
         EntryState::Red => Some(EntryWait::Change),

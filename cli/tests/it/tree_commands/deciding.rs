@@ -102,9 +102,8 @@ fn a_reset_task_is_redone_with_its_phases_feedback() {
 fn a_decision_ends_the_session_that_was_in_the_middle() {
     let (env, mut gardener) = hanging();
     for command in ["skip", "reset"] {
-        let ran = env.pleach(&[command, "T001"]).expect(6);
-        ran.fails_with("tree-locked").naming("`main`");
-        assert!(ran.stderr.contains(&format!("`kill {}`", gardener.id())), "{ran}");
+        let ran = env.pleach(&["--json", command, "T001"]).expect(0);
+        assert!(ran.json()["queued"].is_string(), "{ran}");
         env.pleach(&[command, "T001", "--dry-run"]).expect(0);
     }
     let ran = pleach(&env, 6, &["gardener"]);

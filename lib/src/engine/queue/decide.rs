@@ -2,10 +2,11 @@
 
 use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
-use super::store::{QueueChange, StoredEntry, change_queue};
+use super::store::{Queue, QueueChange, StoredEntry, change_queue};
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, TaskId};
 use crate::queue::{EntryState, QueueEntry};
+use crate::step::{Step, StepKind};
 use crate::trailer::CommitMessage;
 use crate::workspace::branch_ref;
 use crate::{clock, git};
@@ -64,6 +65,24 @@ pub fn withdraw_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<
     .map(drop)
 }
 
+/// Closes a decision that was written.
+pub fn close_mark(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
+    change_entry(repo, stored, |entry| {
+        entry.state = EntryState::Landed;
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Drops the decisions about a task that wait for a run.
+pub fn drop_marks(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
+    let is_of = |stored: &StoredEntry| stored.entry.mark.is_some() && stored.entry.task.as_ref() == Some(task);
+    for stored in Queue::read(repo, target)?.open.into_iter().filter(is_of) {
+        drop_entry(repo, &stored)?;
+    }
+    Ok(())
+}
+
 /// Hands an entry to a person that nobody works on any more.
 pub fn escalate_entry(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
     change_entry(repo, stored, |entry| {
@@ -101,6 +120,7 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
             completed_at: clock::now(),
             repo: entry.repo.clone(),
             undoes: Some(entry.id.clone()),
+            mark: None,
         },
     )
 }
@@ -114,17 +134,34 @@ fn revert(repo: &Repo, entry: &QueueEntry, (from, to): (CommitId, CommitId)) -> 
         body: format!("This takes back what {} brought: {}..{}", entry.name(), from.short(), to.short()),
         trailers: vec![("Pleach-Undoes".to_owned(), entry.id.to_string())],
     };
-    let mut writer = repo.writer();
-    let commit = writer.commit(&CommitSpec {
-        tree: repo.tree_of(from)?,
-        parents: vec![to],
-        author: Person::pleach(),
-        committer: Person::pleach(),
-        message: message.write().into_bytes(),
-        at: clock::now(),
-    })?;
+    let at = clock::now();
+    let (mut writer, tree) = (repo.writer(), repo.tree_of(from)?);
+    let mut commit = |parent, message: CommitMessage| {
+        writer.commit(&CommitSpec {
+            tree,
+            parents: vec![parent],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            message: message.write().into_bytes(),
+            at,
+        })
+    };
+    let mut last = commit(to, message)?;
+    if let Some(message) = reset_step(repo, entry)? {
+        last = commit(last, message)?;
+    }
     writer.flush()?;
-    Ok(commit)
+    Ok(last)
+}
+
+/// The step that has the task of an entry done again, once its work is taken back.
+fn reset_step(repo: &Repo, entry: &QueueEntry) -> Result<Option<CommitMessage>, git::Error> {
+    let Some(task) = &entry.task else { return Ok(None) };
+    let done = repo.history().message_of(entry.head)?;
+    let done = CommitMessage::read(&String::from_utf8_lossy(&done.message));
+    let tree = done.trailer("Pleach-Tree").map(str::to_owned);
+    let step = Step { tree, ..Step::new(Some(task.clone()), StepKind::Reset, true) };
+    Ok(Some(step.message(entry.target.as_str(), &entry.title, None, "")))
 }
 
 /// Changes an entry as it is now, open or closed.

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::event::Extra;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
-use crate::queue::{EntryState, EntryTest, QueueEntry};
+use crate::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
 use crate::workspace::{branch_ref, new_entry_id};
 
 /// What is to be merged.
@@ -42,6 +42,8 @@ pub struct Submission {
     pub repo: RepoName,
     /// The entry it undoes.
     pub undoes: Option<EntryId>,
+    /// A decision about its task, instead of work.
+    pub mark: Option<EntryMark>,
 }
 
 impl Submission {
@@ -73,6 +75,7 @@ impl Submission {
             completed_at: now(),
             repo: repo_name,
             undoes: None,
+            mark: None,
         })
     }
 
@@ -106,6 +109,7 @@ impl Submission {
             resolved: Vec::new(),
             why: None,
             undoes: self.undoes,
+            mark: self.mark,
             epoch: 0,
             extra: Extra::default(),
         }
@@ -120,7 +124,12 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
         let is_same = |stored: &&StoredEntry| {
             let entry = &stored.entry;
             match (&submission.task, &submission.branch) {
-                (Some(task), _) => entry.task.as_ref() == Some(task) && entry.undoes == submission.undoes,
+                (Some(task), _) => {
+                    // Of two decisions about a task the later counts.
+                    let about =
+                        (&entry.undoes, entry.mark.is_some()) == (&submission.undoes, submission.mark.is_some());
+                    entry.task.as_ref() == Some(task) && about
+                }
                 (None, Some(branch)) => entry.branch.as_ref() == Some(branch) && entry.task.is_none(),
                 (None, None) => entry.head == submission.head,
             }
@@ -128,7 +137,7 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
         let new = submission.clone().entry(id.clone());
         let entry = match queue.open.iter().find(is_same).map(|stored| &stored.entry) {
             // What was found out about the commit before does not hold for another.
-            Some(old) if old.head != new.head => {
+            Some(old) if old.head != new.head || old.mark != new.mark => {
                 let reimplemented =
                     old.reimplemented || (old.state == EntryState::Repairing && !old.conflicts.is_empty());
                 QueueEntry { id: old.id.clone(), completed_at: old.completed_at, reimplemented, ..new }
@@ -148,7 +157,7 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
 
 /// The open entry of a task.
 pub fn find_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Option<StoredEntry>, QueueError> {
-    let is_of = |stored: &StoredEntry| stored.entry.task.as_ref() == Some(task) && stored.entry.undoes.is_none();
+    let is_of = |stored: &StoredEntry| stored.entry.task.as_ref() == Some(task) && stored.entry.is_repairable();
     Ok(Queue::read(repo, target)?.open.into_iter().find(is_of))
 }
 

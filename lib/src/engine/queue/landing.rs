@@ -107,7 +107,7 @@ pub(super) fn land(
 /// have landed by that.
 pub(super) fn settle(repo: &Repo, queue: &mut Queue, tip: CommitId) -> Result<Vec<QueueEntry>, QueueError> {
     let (mut landed, mut cut_off) = (Vec::new(), Vec::new());
-    for entry in queue.open.iter().map(|stored| &stored.entry) {
+    for entry in queue.open.iter().map(|stored| &stored.entry).filter(|entry| entry.mark.is_none()) {
         let is_there = |commit| repo.history().is_ancestor(commit, tip);
         let to = entry.landing.map(|landing| landing.to);
         if is_there(entry.head)? || to.map(is_there).transpose()?.unwrap_or_default() {

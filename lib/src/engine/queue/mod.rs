@@ -39,7 +39,7 @@ mod trust;
 mod vetting;
 
 pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
-pub use decide::{approve, drop_entry, escalate_entry, retry, undo, withdraw_task};
+pub use decide::{approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_task};
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use outcome::QueueOutcome;

@@ -10,7 +10,7 @@
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
 //! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
 //! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
-//! | What do people decide? | `skip_reset`; `tree_edits` and `stamp` detect changes of the tree's file; `loop_guard` prevents the same work twice |
+//! | What do people decide? | `skip_reset`, `queued_marks` while a run works on the tree; `tree_edits` and `stamp` detect changes of the tree's file; `loop_guard` prevents the same work twice |
 //! | Who plans a tree? | `planning` calls a planner |
 
 mod approvals;
@@ -39,6 +39,7 @@ mod planning;
 pub mod progress;
 mod pump;
 mod queue_landing;
+mod queued_marks;
 mod refusal;
 mod refusal_reasons;
 mod resume;

@@ -13,7 +13,7 @@ use super::phase::{self, PhaseMerge};
 use super::queue_landing::{self, QueueLanding, QueueReturn};
 use super::resume::OpeningSession;
 use super::run::TreeRun;
-use super::{Error, begin, earlier_runs, loop_guard, refusal_reasons, spending, start, testing};
+use super::{Error, begin, earlier_runs, loop_guard, queued_marks, refusal_reasons, spending, start, testing};
 use crate::engine::queue::QueueError;
 use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
@@ -102,7 +102,12 @@ impl<'a> TreePump<'a> {
             match self.jobs.join_next().await {
                 Some(Ok((task, back))) => self.come_back(&task, back),
                 Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
-                None if self.is_ending => return self.outcome,
+                None if self.is_ending => {
+                    if let Err(error) = self.write_marks() {
+                        self.outcome.errors.push(error);
+                    }
+                    return self.outcome;
+                }
                 None => {}
             }
         }
@@ -118,6 +123,7 @@ impl<'a> TreePump<'a> {
                 return Ok(());
             }
             start::look_around(self.run)?;
+            self.write_marks()?;
             let running: BTreeSet<TaskId> = self.active.keys().chain(&self.waiting).cloned().collect();
             let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
             let starts = self.run.schedule.starts(&running, slots + self.waiting.len());
@@ -137,6 +143,12 @@ impl<'a> TreePump<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Writes what people have decided about tasks that nobody works on now.
+    fn write_marks(&mut self) -> Result<(), Error> {
+        let active: BTreeSet<TaskId> = self.active.keys().cloned().collect();
+        tokio::task::block_in_place(|| queued_marks::write_marks(self.run, &active))
     }
 
     /// Starts the next action, or ends the run if there is none.

@@ -125,6 +125,7 @@ fn submission(
         completed_at,
         repo: of.repo.clone(),
         undoes: None,
+        mark: None,
     })
 }
 

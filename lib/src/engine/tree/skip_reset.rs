@@ -10,6 +10,7 @@ use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::cancel;
+use crate::engine::queue::drop_marks;
 use crate::git::{self, CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
@@ -89,11 +90,19 @@ impl Marking<'_> {
     /// Writes the decision to the target; `None` if there was nothing to do. Holds the tree meanwhile, or reports its
     /// holder.
     pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
-        let node = self.node(task)?;
+        self.node(task)?;
         let _claim = match self.name {
             TreeName::File(_) => TreeClaim::of_target(self.repo, self.target)?,
             TreeName::Tasks => TreeClaim::of_task(self.repo, self.target, task)?,
         };
+        // What was decided before and never written is decided anew.
+        drop_marks(self.repo, self.target, task)?;
+        self.write_held(task, mark, redactor)
+    }
+
+    /// The same, for who holds the tree.
+    pub(super) fn write_held(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
+        let node = self.node(task)?;
         let mut reader = self.reader();
         let mut decided = None;
         let target = LandingTarget { repo: self.repo_name.clone(), branch: self.target.clone() };
