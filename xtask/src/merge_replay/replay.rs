@@ -57,9 +57,8 @@ struct MergeTrees {
 
 impl Replay<'_> {
     fn one(&mut self, merge: &MergeCommit) -> Result<(), git::Error> {
-        let base = self.repo.history().merge_base(merge.ours, merge.theirs)?;
         let trees = MergeTrees {
-            base: base.map(|base| self.repo.tree_of(base)).transpose()?,
+            base: git::merge::merge_base_tree(self.repo, merge.ours, merge.theirs)?,
             ours: self.repo.tree_of(merge.ours)?,
             theirs: self.repo.tree_of(merge.theirs)?,
             committed: self.repo.tree_of(merge.id)?,
@@ -91,7 +90,7 @@ impl Replay<'_> {
         let base = trees.base.unwrap_or(trees.ours);
         let result = resolve_conflict(self.repo, base, trees.ours, trees.theirs, conflict, &self.options);
         let result = result.map_err(|error| match error {
-            pleach::engine::merging::TierError::Git(error) => error,
+            pleach::workspace::Error::Git(error) => error,
             other => git::Error::Library { doing: "merge by structure".into(), detail: other.to_string() },
         })?;
         self.report.conflicting += 1;

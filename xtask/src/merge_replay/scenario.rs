@@ -125,21 +125,30 @@ fn lines(random: &mut Random, number: usize, sides: &mut Sides, choice: Choice) 
     put(sides, &format!("src/lines{}.rs", number % 7), texts);
 }
 
-/// Two changes to one line that do not touch.
+/// Two changes to one line that do not touch. Whoever merged them did not always leave it at that.
 fn words(random: &mut Random, number: usize, sides: &mut Sides) {
     let (at, word) = (5 + random.below(25), random.below(100));
     let line = |call: &str, last: &str| {
         Some(file(text("words", &[(at, format!("    let x = {call}(first, second{last});"))])))
     };
     let (call, last) = (format!("call_{word}"), format!(", third_{number}"));
-    put(sides, "src/words.rs", [line("call", ""), line(&call, ""), line("call", &last), line(&call, &last)]);
+    let merged = |text: String| Some(file(text));
+    let both = line(&call, &last).map(|(_, text)| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default();
+    let committed = match random.below(8) {
+        0 => merged(both.replace("first, second", "first,  second")),
+        1 => merged(both.lines().rev().map(|line| format!("{line}\n")).collect()),
+        2 => merged(both.replace("let x", "let merged")),
+        _ => merged(both),
+    };
+    put(sides, "src/words.rs", [line("call", ""), line(&call, ""), line("call", &last), committed]);
 }
 
-/// A conflict of a few that come again and again, as version numbers do.
+/// A conflict of a few that come again and again, as version numbers do. Mostly the same is chosen again.
 fn repeated(random: &mut Random, sides: &mut Sides) {
     let version = random.below(6);
+    let last = if random.below(20) == 0 { 8 } else { 9 };
     let line = |number: String| Some(file(text("version", &[(4, format!("version = \"{number}\""))])));
-    let merged = line(format!("1.{version}.9"));
+    let merged = line(format!("1.{version}.{last}"));
     let [base, ours, theirs] = ["0", "1", "2"].map(|last| line(format!("1.{version}.{last}")));
     put(sides, "version.toml", [base, ours, theirs, merged]);
 }

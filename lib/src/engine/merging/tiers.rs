@@ -65,17 +65,6 @@ pub struct DerivedRun {
     pub command: String,
 }
 
-/// Why a conflict could not even be tried.
-#[derive(Debug, thiserror::Error)]
-pub enum TierError {
-    /// git failed.
-    #[error(transparent)]
-    Git(#[from] git::Error),
-    /// Temporary files could not be written.
-    #[error(transparent)]
-    Workspace(#[from] workspace::Error),
-}
-
 /// Resolves what can be resolved of the conflict that merging the changes from `base` to `theirs` into `ours` has.
 pub fn resolve_conflict(
     repo: &Repo,
@@ -84,7 +73,7 @@ pub fn resolve_conflict(
     theirs: TreeId,
     conflict: &Conflict,
     options: &TierOptions,
-) -> Result<TierResult, TierError> {
+) -> Result<TierResult, workspace::Error> {
     let loaded = match &options.resolutions {
         Some(_) => None,
         None => Some(RecordedResolutions::load(repo)?),
@@ -181,7 +170,7 @@ impl TierRun<'_> {
     }
 
     /// Merges a file both sides have lines of. False if something of it is left in conflict.
-    fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, TierError> {
+    fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, workspace::Error> {
         let Some(mut open) = self.open(file)? else { return Ok(false) };
         // git's lines are in conflict where ours are not, and nothing may be made of that.
         if open.chosen.is_empty() && self.options.limit < Tier::Tokens {
