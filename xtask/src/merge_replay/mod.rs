@@ -127,7 +127,7 @@ mod tests {
             assert!(report.tiers[&tier].hunks > 0 && !report.tiers[&tier].spent.is_zero(), "{tier}");
         }
         let candidates = report.candidates();
-        assert!(candidates >= COUNT / 4 && candidates < COUNT, "{candidates}");
+        assert!((COUNT / 4..COUNT).contains(&candidates), "{candidates}");
         assert_eq!(report.alarms_on_clean, 0);
         let text = report.to_string();
         assert!(text.contains("| recorded |") && text.contains("| content |") && !text.contains("shallow"), "{text}");

@@ -2,11 +2,12 @@
 //! by word, merged by structure. What is left is shown between markers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::resolutions::RecordedResolutions;
 use super::structural::StructuralMerge;
-use crate::config::DerivedRules;
+use crate::config::{BadPattern, DerivedRules, Environment, MergeSettings};
 use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::RepoPath;
 use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, learn, marked_text};
@@ -36,6 +37,21 @@ impl Default for TierOptions {
             resolutions: None,
             labels: ConflictLabels::default(),
         }
+    }
+}
+
+impl TierOptions {
+    /// What the settings of the merge queue allow. Temporary files are noted in the state directory.
+    pub fn from_settings(
+        settings: &MergeSettings,
+        environment: &Environment,
+        state_dir: &Path,
+    ) -> Result<Self, BadPattern> {
+        Ok(Self {
+            derived: DerivedRules::new(&settings.derived)?,
+            structural: StructuralMerge::find(settings.structural, environment, state_dir),
+            ..Self::default()
+        })
     }
 }
 
