@@ -1,4 +1,4 @@
-//! Chores of the repository: generated pages, benchmarks, the crash sweep.
+//! Chores of the repository: generated pages, benchmarks, the crash sweep, the replay of merges.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_macros, reason = "a chore that cannot tell what it found is of no use")]
@@ -7,6 +7,7 @@ mod bench;
 mod cargo;
 mod crash_sweep;
 mod docs;
+mod merge_replay;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench validate [--nodes 2000]
        cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
+       cargo xtask merge-replay REPO [--limit N] [--derived PATTERN]…   merge the merges of a repository once more, without
+                                         an agent, and compare the results with what was committed
+       cargo xtask merge-replay --generate DIR N [--seed SEED]   make a history with N conflicting merges of all kinds
 docs/performance.md says what the benchmarks measure.";
 
 /// How a chore ends that did not break.
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
             crash_sweep::run(&root(), Sweep::Tree { every })
         }
         ["bench", ref rest @ ..] => bench::run(&root(), rest),
+        ["merge-replay", ref rest @ ..] => merge_replay::run(rest),
         _ => Err(USAGE.into()),
     };
     done.unwrap_or_else(|message| {

@@ -134,16 +134,21 @@ impl<'r> CommitHistory<'r> {
 
     /// The best common ancestor of two commits, none if their histories are unrelated.
     pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
+        Ok(self.merge_bases(one, two)?.into_iter().next())
+    }
+
+    /// All common ancestors of two commits of which none is an ancestor of another. Mostly there is one.
+    pub(super) fn merge_bases(&self, one: CommitId, two: CommitId) -> Result<Vec<CommitId>, Error> {
         let repo = self.local();
         let (one, two) = (to_gix(one), to_gix(two));
         // The commit-graph only saves time: one that is broken is done without, as git does.
         let graph = repo.commit_graph_if_enabled().unwrap_or_default();
-        let with = |graph: Option<&_>| repo.merge_base_with_graph(one, two, &mut repo.revision_graph(graph));
-        let base = match with(graph.as_ref()) {
+        let with = |graph: Option<&_>| repo.merge_bases_many_with_graph(one, &[two], &mut repo.revision_graph(graph));
+        let bases = match with(graph.as_ref()) {
             Err(_) if graph.is_some() => with(None),
-            base => base,
+            bases => bases,
         };
-        Ok(base.doing("find the common ancestor")?.map(|base| from_gix(&base)))
+        Ok(bases.doing("find the common ancestor")?.into_iter().map(|base| from_gix(&base)).collect())
     }
 
     /// Whether `descendant` is `ancestor` or has it in its history.

@@ -10,7 +10,7 @@ use super::object::Person;
 use super::program::GitOutput;
 use super::repo::Repo;
 use super::verify;
-use super::writer::CommitSpec;
+use super::writer::{CommitSpec, Writer};
 use crate::ids::CommitId;
 
 /// Why there is no merged tree.
@@ -37,20 +37,21 @@ pub fn merge_trees(repo: &Repo, base: TreeId, ours: TreeId, theirs: TreeId) -> R
     // Naming the base came later than the oldest git that is supported, so it is given as history. Nothing will
     // point at these commits, and after a power cut they are not needed.
     let mut writer = repo.clone().with_durability(Durability::None).writer();
-    let mut commit = |tree, parents: &[CommitId]| {
-        writer.commit(&CommitSpec {
-            tree,
-            parents: parents.to_vec(),
-            author: Person::pleach(),
-            committer: Person::pleach(),
-            message: b"side of a merge\n".to_vec(),
-            at: jiff::Timestamp::UNIX_EPOCH,
-        })
-    };
-    let root = commit(base, &[])?;
-    let sides = [commit(ours, &[root])?, commit(theirs, &[root])?];
+    let root = side_commit(&mut writer, base, &[])?;
+    let sides = [side_commit(&mut writer, ours, &[root])?, side_commit(&mut writer, theirs, &[root])?];
     writer.flush()?;
     merge_tree(repo, ours, sides)
+}
+
+fn side_commit(writer: &mut Writer, tree: TreeId, parents: &[CommitId]) -> Result<CommitId, Error> {
+    writer.commit(&CommitSpec {
+        tree,
+        parents: parents.to_vec(),
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: b"side of a merge\n".to_vec(),
+        at: jiff::Timestamp::UNIX_EPOCH,
+    })
 }
 
 /// Merges two commits as `git merge` would, without a commit. Histories without a common ancestor are an error.
@@ -59,6 +60,33 @@ pub fn merge_commits(repo: &Repo, ours: CommitId, theirs: CommitId) -> Result<Tr
         verify::check_merge(repo, repo.tree_of(base)?, [repo.tree_of(ours)?, repo.tree_of(theirs)?])?;
     }
     merge_tree(repo, repo.tree_of(ours)?, [ours, theirs])
+}
+
+/// The files that both sides of a merge started from, none where they have nothing in common. Several best common ancestors
+/// are merged first, as git does it; what is in conflict among them has markers.
+pub fn merge_base_tree(repo: &Repo, ours: CommitId, theirs: CommitId) -> Result<Option<TreeId>, Error> {
+    let mut bases = repo.history().merge_bases(ours, theirs)?.into_iter();
+    let Some(mut base) = bases.next() else { return Ok(None) };
+    let mut writer = repo.clone().with_durability(Durability::None).writer();
+    let mut tree = repo.tree_of(base)?;
+    for other in bases {
+        let merged = match repo.history().merge_base(base, other)? {
+            Some(_) => merge_commits(repo, base, other),
+            None => {
+                let nothing = writer.tree(None, &[])?;
+                writer.flush()?;
+                merge_trees(repo, nothing, tree, repo.tree_of(other)?)
+            }
+        };
+        tree = match merged {
+            Ok(tree) => tree,
+            Err(MergeError::Conflict(conflict)) => conflict.marked,
+            Err(MergeError::Git(error)) => return Err(error),
+        };
+        base = side_commit(&mut writer, tree, &[base, other])?;
+        writer.flush()?;
+    }
+    Ok(Some(tree))
 }
 
 fn merge_tree(repo: &Repo, attributes: TreeId, sides: [CommitId; 2]) -> Result<TreeId, MergeError> {

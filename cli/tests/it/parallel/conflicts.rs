@@ -34,7 +34,7 @@ fn merge_conflict_surfaced() {
     assert!(told.ends_with("conflict with branch b in `same.txt`"), "{ran}");
     assert_eq!(env.committed("same.txt"), "a and b");
     let seen = env.committed("seen.log");
-    assert!(seen.contains("<<<<<<< ") && seen.contains("\na\n") && seen.contains("\nb\n"), "{seen}");
+    assert_eq!(seen, "<<<<<<< ours\na\n||||||| base\n=======\nb\n>>>>>>> theirs");
     let conflict = &env.all_in("main", "WorktreeMergeConflict")[0];
     assert_eq!((&conflict["context"], &conflict["paths"][0]["path"]), (&json!("b"), &json!("same.txt")));
     let path = &conflict["paths"][0];
@@ -284,4 +284,36 @@ fn an_early_answer_leaves_the_conflict_for_the_person() {
     env.run(&clash(&["a", "b"], after), &["--answer", "look=Again"]).expect(4);
     let forks = env.all_in("main", "ParallelStarted").len();
     assert_eq!((forks, env.pleach(&["status", &env.session(), "--json"]).json()["node"].clone()), (2, json!("look")));
+}
+
+/// Two branches that change one line, each another word of it.
+fn two_words(env: &TestEnv, gate: &str) -> String {
+    env.write(env.repo_path().join("call.txt"), "call(first)\n");
+    env.git(&["add", "-A"]);
+    env.git(&["commit", "-q", "-m", "a call"]);
+    let edit = |id: &str, from: &str, to: &str| tool(id, &format!("sed -i s/{from}/{to}/ call.txt"));
+    let body = edit("a", "call", "invoke") + &edit("b", "first", "second") + " join -> exit";
+    fan("words", "", &["a", "b"], &body).replace("shape=tripleoctagon", &format!("shape=tripleoctagon{gate}"))
+}
+
+#[test]
+fn words_are_merged_where_a_gate_tests_them() {
+    let env = TestEnv::with_repo();
+    let dot = two_words(&env, ", gate=\"grep -q 'invoke(second)' call.txt\"");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.committed("call.txt"), "invoke(second)");
+    let trailers = env.git(&["log", "-1", "--format=%(trailers:only,unfold)", &env.branch()]);
+    assert!(trailers.contains("Pleach-Tier: tokens\nPleach-Resolved: call.txt#1=tokens"), "{trailers}");
+    // Nobody would test them: a conflict as ever.
+    let env = TestEnv::with_repo();
+    let dot = two_words(&env, "");
+    env.run(&dot, &[]).expect(1);
+    let conflict = &env.all_in("main", "WorktreeMergeConflict")[0];
+    assert_eq!((&conflict["paths"][0]["path"], &conflict["paths"][0]["kind"]), (&json!("call.txt"), &json!("content")));
+    // A red gate leaves everything where it was.
+    let env = TestEnv::with_repo();
+    let dot = two_words(&env, ", gate=\"grep -q 'call(first)' call.txt\"");
+    let ran = env.run(&dot, &[]).expect(1);
+    assert!(ran.stdout.contains("the gate failed"), "{ran}");
+    assert_eq!((env.committed("call.txt").as_str(), linked(&env).len()), ("call(first)", 3));
 }

@@ -16,15 +16,15 @@ use super::place::run_dir;
 use super::work::{self, WorkBuilder};
 use super::{RecordedFacts, Setup};
 use crate::confined_fs::ConfinedDir;
-use crate::engine::merging;
+use crate::engine::merging::{self, ConflictSides, TierOptions};
 use crate::engine::recorded::recorded_pipeline;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
 use crate::engine::{AssignedWork, Assignment, ConflictWork, Engine, Error, Offered, Work};
 use crate::event::{Outcome, Warning, WarningCode};
-use crate::git::merge::MergeError;
-use crate::git::{self, Repo};
+use crate::git::{self, Conflict, MergeError, Repo};
 use crate::ids::{CommitId, ContextId, SessionId};
+use crate::merge::Tier;
 use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::process::{Cancel, Canceller};
 use crate::record::History;
@@ -332,6 +332,15 @@ fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
     offered.iter().filter_map(|offered| Some((offered, write(offered).err()?))).collect()
 }
 
+/// A conflict whose files show between the markers what both sides started from, too.
+fn with_bases(repo: &Repo, sides: &ConflictSides, conflict: Conflict) -> Result<Conflict, Error> {
+    let Some(base) = git::merge::merge_base_tree(repo, sides.ours, sides.theirs)? else { return Ok(conflict) };
+    let [ours, theirs] = [repo.tree_of(sides.ours)?, repo.tree_of(sides.theirs)?];
+    let only_marked = TierOptions { limit: Tier::Clean, ..TierOptions::default() };
+    let result = merging::resolve_conflict(repo, base, ours, theirs, &conflict, &only_marked)?;
+    Ok(Conflict { marked: result.tree, ..conflict })
+}
+
 /// Merges commits into the worktrees, with the conflicts marked in the files.
 fn mark_conflicts(workspace: &mut Workspace, conflicts: &ConflictWork) -> Result<(), Error> {
     for (repo, theirs) in &conflicts.lay {
@@ -342,7 +351,9 @@ fn mark_conflicts(workspace: &mut Workspace, conflicts: &ConflictWork) -> Result
         }
         let tree = match git::merge::merge_commits(&copy.repo, copy.at().tip, *theirs) {
             Ok(tree) => tree,
-            Err(MergeError::Conflict(conflict)) => merging::marked_tree(&copy.repo, sides, &conflict)?,
+            Err(MergeError::Conflict(conflict)) => {
+                merging::marked_tree(&copy.repo, sides, &with_bases(&copy.repo, sides, conflict)?)?
+            }
             Err(MergeError::Git(error)) => return Err(error.into()),
         };
         workspace::overlay_tree(copy, tree)?;

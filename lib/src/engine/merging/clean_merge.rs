@@ -1,11 +1,14 @@
-//! Merges a commit into another: a clean merge by git whose result is checked, or a conflict as data.
+//! Merges a commit into another: by git, or by the tiers that need no agent. The result is checked; what does not merge is
+//! a conflict as data.
 
 use jiff::Timestamp;
 
+use super::tiers::{TierOptions, resolve_conflict};
 use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, MergeError, Person, Repo, TreeId};
 use crate::ids::CommitId;
-use crate::merge::LossExemptions;
+use crate::merge::{LossExemptions, MergeOrigin};
 use crate::trailer::CommitMessage;
+use crate::workspace;
 
 /// One side of a merge: whose work it is, and how the merge commit reads.
 #[derive(Debug, Clone)]
@@ -27,30 +30,66 @@ pub(in crate::engine) enum MergeResult {
     Merged(CommitId),
     /// The sides conflict.
     Conflict(Conflict),
-    /// git merged them, and not everything of both sides is in the result.
+    /// They were merged, and not everything of both sides is in the result.
     Lossy(LossyMerge),
 }
 
-/// Merges a side into `ours`: always a merge commit of both, so that every commit of the side is in the history.
-pub(in crate::engine) fn merge_side(repo: &Repo, ours: CommitId, side: &MergeSide) -> Result<MergeResult, git::Error> {
+/// Merges a side into `ours`: always a merge commit of both, so that every commit of the side is in the history. What git
+/// cannot merge is resolved as far as `tiers` allow; what remains then is a conflict as a whole.
+pub(in crate::engine) fn merge_side(
+    repo: &Repo,
+    ours: CommitId,
+    side: &MergeSide,
+    tiers: Option<&TierOptions>,
+) -> Result<MergeResult, workspace::Error> {
     if repo.history().is_ancestor(side.commit, ours)? {
         return Ok(MergeResult::UpToDate);
     }
-    match git::merge::merge_commits(repo, ours, side.commit) {
-        Ok(tree) => match check(repo, ours, side.commit, tree)? {
-            Some(lossy) => Ok(MergeResult::Lossy(lossy)),
-            None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
+    let (tree, exemptions, side) = match (git::merge::merge_commits(repo, ours, side.commit), tiers) {
+        (Ok(tree), _) => (tree, LossExemptions::default(), side.clone()),
+        (Err(MergeError::Conflict(conflict)), None) => return Ok(MergeResult::Conflict(conflict)),
+        (Err(MergeError::Conflict(conflict)), Some(tiers)) => match resolve(repo, ours, side, &conflict, tiers)? {
+            Some(resolved) => resolved,
+            None => return Ok(MergeResult::Conflict(conflict)),
         },
-        Err(MergeError::Conflict(conflict)) => Ok(MergeResult::Conflict(conflict)),
-        Err(MergeError::Git(error)) => Err(error),
+        (Err(MergeError::Git(error)), _) => return Err(error.into()),
+    };
+    match check(repo, ours, side.commit, tree, &exemptions)? {
+        Some(lossy) => Ok(MergeResult::Lossy(lossy)),
+        None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, &side)?)),
     }
 }
 
-/// Looks independently of git's merge whether a result has all of both sides.
-fn check(repo: &Repo, ours: CommitId, theirs: CommitId, merged: TreeId) -> Result<Option<LossyMerge>, git::Error> {
-    let Some(base) = repo.history().merge_base(ours, theirs)? else { return Ok(None) };
-    let tree = |commit| repo.tree_of(commit);
-    match git::check_merge_result(repo, tree(base)?, tree(ours)?, tree(theirs)?, merged, &LossExemptions::default()) {
+/// The merged files, what is named as resolved, and the side with a message that says so. None if something is left.
+fn resolve(
+    repo: &Repo,
+    ours: CommitId,
+    side: &MergeSide,
+    conflict: &Conflict,
+    tiers: &TierOptions,
+) -> Result<Option<(TreeId, LossExemptions, MergeSide)>, workspace::Error> {
+    let Some(base) = git::merge::merge_base_tree(repo, ours, side.commit)? else { return Ok(None) };
+    let result = resolve_conflict(repo, base, repo.tree_of(ours)?, repo.tree_of(side.commit)?, conflict, tiers)?;
+    if !result.remaining.is_empty() {
+        return Ok(None);
+    }
+    let origin = MergeOrigin { tier: result.tier, resolved: result.resolved };
+    let mut side = side.clone();
+    side.message.trailers.extend(origin.trailers());
+    let exemptions = LossExemptions { resolved: origin.resolved, ..LossExemptions::default() };
+    Ok(Some((result.tree, exemptions, side)))
+}
+
+/// Looks independently of what merged them whether a result has all of both sides.
+fn check(
+    repo: &Repo,
+    ours: CommitId,
+    theirs: CommitId,
+    merged: TreeId,
+    exemptions: &LossExemptions,
+) -> Result<Option<LossyMerge>, git::Error> {
+    let Some(base) = git::merge::merge_base_tree(repo, ours, theirs)? else { return Ok(None) };
+    match git::check_merge_result(repo, base, repo.tree_of(ours)?, repo.tree_of(theirs)?, merged, exemptions) {
         Ok(_) => Ok(None),
         Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),
         Err(MergeCheckError::Git(error)) => Err(error),

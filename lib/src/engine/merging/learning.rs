@@ -18,9 +18,14 @@ pub fn learn_resolutions(
     for file in &conflict.files {
         let Some((merge, text)) = texts(repo, file, resolved)? else { continue };
         let hunks: Vec<_> = merge.conflicts().collect();
-        let resolution =
-            |(at, text): (usize, _)| Resolution::new(file.path.clone(), hunks[at - 1], text, source.clone());
-        learned.extend(learn(&merge, &text).into_iter().map(resolution));
+        let chosen = learn(&merge, &text);
+        for (at, text) in &chosen {
+            let hunk = hunks[at - 1];
+            // The same lines resolved in two ways say nothing about a third time.
+            if !chosen.iter().any(|(other, differs)| hunks[other - 1] == hunk && differs != text) {
+                learned.push(Resolution::new(file.path.clone(), hunk, text.clone(), source.clone()));
+            }
+        }
     }
     Ok(learned)
 }

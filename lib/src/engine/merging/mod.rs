@@ -20,4 +20,4 @@ pub use marked_files::ConflictSides;
 pub(super) use marked_files::{left_words, marked_tree, unresolved};
 pub use resolutions::{RESOLUTIONS, RecordedResolutions, merge_resolutions, record_resolutions};
 pub use structural::StructuralMerge;
-pub use tiers::{DerivedRun, TierError, TierOptions, TierResult, resolve_conflict};
+pub use tiers::{DerivedRun, TierOptions, TierResult, resolve_conflict};

@@ -2,11 +2,12 @@
 //! by word, merged by structure. What is left is shown between markers.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::resolutions::RecordedResolutions;
 use super::structural::StructuralMerge;
-use crate::config::DerivedRules;
+use crate::config::{BadPattern, DerivedRules, Environment, MergeSettings};
 use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::RepoPath;
 use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, learn, marked_text};
@@ -39,6 +40,21 @@ impl Default for TierOptions {
     }
 }
 
+impl TierOptions {
+    /// What the settings of the merge queue allow. Temporary files are noted in the state directory.
+    pub fn from_settings(
+        settings: &MergeSettings,
+        environment: &Environment,
+        state_dir: &Path,
+    ) -> Result<Self, BadPattern> {
+        Ok(Self {
+            derived: DerivedRules::new(&settings.derived)?,
+            structural: StructuralMerge::find(settings.structural, environment, state_dir),
+            ..Self::default()
+        })
+    }
+}
+
 /// What became of a conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierResult {
@@ -65,17 +81,6 @@ pub struct DerivedRun {
     pub command: String,
 }
 
-/// Why a conflict could not even be tried.
-#[derive(Debug, thiserror::Error)]
-pub enum TierError {
-    /// git failed.
-    #[error(transparent)]
-    Git(#[from] git::Error),
-    /// Temporary files could not be written.
-    #[error(transparent)]
-    Workspace(#[from] workspace::Error),
-}
-
 /// Resolves what can be resolved of the conflict that merging the changes from `base` to `theirs` into `ours` has.
 pub fn resolve_conflict(
     repo: &Repo,
@@ -84,7 +89,7 @@ pub fn resolve_conflict(
     theirs: TreeId,
     conflict: &Conflict,
     options: &TierOptions,
-) -> Result<TierResult, TierError> {
+) -> Result<TierResult, workspace::Error> {
     let loaded = match &options.resolutions {
         Some(_) => None,
         None => Some(RecordedResolutions::load(repo)?),
@@ -181,7 +186,7 @@ impl TierRun<'_> {
     }
 
     /// Merges a file both sides have lines of. False if something of it is left in conflict.
-    fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, TierError> {
+    fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, workspace::Error> {
         let Some(mut open) = self.open(file)? else { return Ok(false) };
         // git's lines are in conflict where ours are not, and nothing may be made of that.
         if open.chosen.is_empty() && self.options.limit < Tier::Tokens {

@@ -11,9 +11,10 @@ use super::worker::block;
 use super::{JoinReport, Stopped, Worker, agent, command};
 use crate::clock;
 use crate::engine::executor::{JoinWork, judge};
-use crate::engine::merging::{self, MergeResult, MergeSide};
+use crate::engine::merging::{self, MergeResult, MergeSide, TierOptions};
 use crate::event::{ContextJoined, Event, Outcome, Snapshot, Status, WorktreeMergeConflict, WorktreeMerged};
 use crate::ids::{CommitId, ContextId, RepoName};
+use crate::merge::Tier;
 use crate::plan::parallel::FanInPolicy;
 use crate::route::{self, BEST_ID, BEST_OUTCOME, MERGE_CONFLICTS};
 use crate::state::{Branch, FanOut};
@@ -72,7 +73,9 @@ pub(super) async fn join(
         FanInPolicy::Merge => fan_out.branches.iter().filter(|branch| branch.has_succeeded()).collect(),
         FanInPolicy::Pick | FanInPolicy::Judge => vec![best],
     };
-    let merged = merge_all(worker, &joined)?;
+    // What was not merged by git must be tested.
+    let tiers = rules.gate.as_ref().map(|_| TierOptions { limit: Tier::Tokens, ..TierOptions::default() });
+    let merged = merge_all(worker, &joined, tiers.as_ref())?;
     if !merged.lossy.is_empty() {
         return Ok(Outcome::final_failure(merged.lossy.join("; ")));
     }
@@ -125,8 +128,9 @@ pub(super) fn place<'a>(
     Ok(())
 }
 
-/// Merges branches in their order; those that conflict come last, when all others are there.
-fn merge_all(worker: &Worker, branches: &[&Branch]) -> Result<Merged, Stopped> {
+/// Merges branches in their order; those that conflict come last, when all others are there, and are resolved as far as
+/// `tiers` allow.
+fn merge_all(worker: &Worker, branches: &[&Branch], tiers: Option<&TierOptions>) -> Result<Merged, Stopped> {
     let mut merged = Merged::default();
     for copy in worker.workspace.copies() {
         let mut tip = copy.at().tip;
@@ -136,7 +140,8 @@ fn merge_all(worker: &Worker, branches: &[&Branch]) -> Result<Merged, Stopped> {
         for is_last in [false, true] {
             for (context, theirs) in std::mem::take(&mut open) {
                 let side = side(worker, &context, theirs);
-                let result = block(|| Ok(merging::merge_side(&copy.repo, tip, &side)?))?;
+                let tiers = tiers.filter(|_| is_last);
+                let result = block(|| merging::merge_side(&copy.repo, tip, &side, tiers))?;
                 match result {
                     MergeResult::UpToDate => {}
                     MergeResult::Merged(commit) => {

@@ -238,6 +238,38 @@ fn new_files_follow_a_renamed_directory() {
     assert_eq!(lost, ["`old/c`: the file of the branch is missing"]);
 }
 
+#[test]
+fn branches_that_merged_each_other_raise_no_alarm() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo").with_durability(Durability::None);
+    let commit = |branch: &str, path: &str, text: &str| {
+        sandbox.git("repo", &["switch", "-q", branch]);
+        sandbox.write(&format!("repo/{path}"), text);
+        sandbox.commit("repo", branch);
+    };
+    let [head, tail] = [numbered(0..9), numbered(9..20)];
+    sandbox.git("repo", &["branch", "other"]);
+    commit("main", "one", &format!("{head}{tail}"));
+    commit("other", "two", &format!("{head}{tail}"));
+    // Each takes what the other has by now, and there are two best common ancestors.
+    let [main, other] = ["main", "other"].map(|branch| sandbox.git("repo", &["rev-parse", branch]));
+    for (branch, merged) in [("main", &other), ("other", &main)] {
+        sandbox.git("repo", &["switch", "-q", branch]);
+        sandbox.git("repo", &["merge", "-q", "--no-ff", "-m", "both", merged]);
+    }
+    commit("main", "two", &format!("{head}ours\n{tail}"));
+    commit("other", "one", &format!("{head}theirs\n{tail}"));
+    commit("other", "two", &format!("{head}{tail}theirs\n"));
+    let [ours, theirs] = ["main", "other"].map(|branch| repo.resolve(branch).unwrap());
+    let merged = git::merge::merge_commits(&repo, ours, theirs).unwrap();
+    let base = git::merge::merge_base_tree(&repo, ours, theirs).unwrap().unwrap();
+    let [our_tree, their_tree] = [ours, theirs].map(|side| repo.tree_of(side).unwrap());
+    let found = |merged| check_merge_result(&repo, base, our_tree, their_tree, merged, &LossExemptions::default());
+    assert_eq!(found(merged).unwrap(), []);
+    assert!(found(our_tree).is_err());
+    assert_eq!(git::merge::merge_base_tree(&repo, ours, ours).unwrap(), Some(our_tree));
+}
+
 /// What happens to one file: to which of its lines on which side, and whether a side renames or removes it.
 #[derive(Debug, Clone)]
 pub(super) struct FileFate {

@@ -133,6 +133,19 @@ fn fetched_resolutions_are_merged_with_ours() {
 }
 
 #[test]
+fn lines_resolved_in_two_ways_are_not_recorded() {
+    let (_sandbox, repo) = repository(&[]);
+    let twice = |text: &str| format!("{text}\na\nb\nc\nd\n{text}\n");
+    let [base, ours, theirs] = ["n = 1", "n = 2", "n = 3"].map(twice);
+    let merge = Conflicted::of(&repo, [&base, &ours, &theirs]);
+    merge.record("n = 2\na\nb\nc\nd\nn = 3\n");
+    assert_eq!(merge.resolve(&TierOptions::default()).resolved, []);
+    merge.record(&twice("n = 4"));
+    let result = merge.resolve(&TierOptions::default());
+    assert_eq!((result.remaining.len(), merge.text(result.tree)), (0, twice("n = 4")));
+}
+
+#[test]
 fn a_damaged_resolution_is_none() {
     let (sandbox, repo) = repository(&[]);
     record_resolutions(&repo, &[resolution(1, "one\n")]).unwrap();
