@@ -20,7 +20,7 @@ fn a_killed_task_start_is_finished_by_the_next() {
     let waiting = gate.reached(&mut run);
     run.kill(waiting);
     assert_eq!(state(&garden.env, &id), "stopped");
-    assert_eq!(listed(&garden.env, &["--ready"]), [id.clone()], "a start continues with it");
+    assert_eq!(listed(&garden.env, &["--ready"]), [&id[..]], "a start continues with it");
     gate.stay_open();
     let ran = start(&garden, &[]).expect(0);
     assert_eq!(ran.resumed(), [id.as_str()]);

@@ -11,8 +11,8 @@ fn lists_tell_ready_blocked_and_ended_tasks_apart() {
     let third = task(env, "third", &[]);
     env.pleach(&["task", "cancel", &third]).expect(0);
     assert_eq!(listed(env, &[]), [first.clone(), second.clone()]);
-    assert_eq!(listed(env, &["--ready"]), [first.clone()]);
-    assert_eq!(listed(env, &["--blocked"]), [second.clone()]);
+    assert_eq!(listed(env, &["--ready"]), [&first[..]]);
+    assert_eq!(listed(env, &["--blocked"]), [&second[..]]);
     assert_eq!(listed(env, &["--all"]), [first.clone(), second.clone(), third]);
     let blocked = shown(env, &second);
     assert_eq!((&blocked["state"], &blocked["blocked_by"][0]["id"]), (&"blocked".into(), &first.clone().into()));
@@ -20,7 +20,7 @@ fn lists_tell_ready_blocked_and_ended_tasks_apart() {
     let row = text.lines().find(|line| line.starts_with(&second)).expect("a row");
     assert!(row.contains(&first), "it says by what: {row}");
     start(&garden, &[&first]).expect(0);
-    assert_eq!(listed(env, &[]), [second.clone()]);
+    assert_eq!(listed(env, &[]), [&second[..]]);
     assert_eq!((state(env, &first), state(env, &second)), ("landed".into(), "ready".into()));
 }
 

@@ -6,7 +6,7 @@ use crate::support::Checkout;
 use crate::trees::garden::APPROVES;
 
 #[test]
-fn the_worktree_of_a_task_is_shown_while_it_has_one() {
+fn a_tasks_worktree_is_shown_while_it_has_one() {
     let garden = world();
     let env = &garden.env;
     let id = task(env, "first", &[]);
@@ -72,7 +72,7 @@ fn the_checkout_is_untouched_until_a_task_lands() {
 }
 
 #[test]
-fn a_taken_branch_of_a_task_waits_with_its_work() {
+fn a_taken_branch_of_a_task_is_kept() {
     let garden = world();
     let env = &garden.env;
     let id = task(env, "first", &[]);
