@@ -136,7 +136,7 @@ codes! {
     SessionAmbiguous "session-ambiguous" Usage "several sessions begin with this id"
     SessionOver "session-over" Usage "the session has ended"
     SessionNotRunning "session-not-running" Usage "the session is not running"
-    SessionOfTask "session-of-task" Usage "the session works on a task; `pleach gardener` resumes it"
+    SessionOfTask "session-of-task" Usage "the session works on a task; `pleach gardener` or `pleach task start` resumes it"
     SessionReplaced "session-replaced" WaitsForPerson "the session was replaced meanwhile"
     SessionCancelled "session-cancelled" WorkFailed "the session was cancelled"
     SessionLocked "session-locked" Locked "another process works on the session"

@@ -4,7 +4,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use pleach::engine::ad_hoc::{NoAdHocTask, StoreError};
-use pleach::engine::merging::TierError;
 use pleach::engine::queue::QueueError;
 use pleach::engine::tree::{self, progress};
 use pleach::ids::{SessionId, TaskId};
@@ -171,8 +170,6 @@ pub fn of_queue(error: &QueueError) -> Failure {
         QueueError::Git(error) => of_git(error),
         QueueError::Workspace(error) => of_workspace(error),
         QueueError::Session(error) => of_engine(error),
-        QueueError::Tier(TierError::Git(error)) => of_git(error),
-        QueueError::Tier(TierError::Workspace(error)) => of_workspace(error),
         QueueError::Lock(held @ LockError::Held { .. }) => {
             plain(Code::QueueLocked, held).hint("wait until it ends: what is in the queue is merged by it")
         }

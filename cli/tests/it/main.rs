@@ -41,6 +41,7 @@ mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;
 mod survey;
+mod tasks;
 mod terminal;
 mod tree_commands;
 mod tree_crash;

@@ -14,7 +14,7 @@ pub struct TaskOf {
     pub repo: RepoName,
     /// The branch the run was started on.
     pub target: BranchName,
-    /// The tree's file, from the root of the repository.
+    /// The tree's file, from the root of the repository; `task:ID` for an ad-hoc task.
     pub tree: String,
     /// The task.
     pub id: TaskId,

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -170,16 +171,20 @@ pub fn fast_forward_within(
     crash::point(CrashKind::Landing, CrashSide::Before);
     loop {
         let is_last = begun.elapsed() >= patience;
-        let mut obstacle = None;
-        repo.shared.own_landings.land(&landing.name, to, || {
-            obstacle = landing.attempt()?;
-            Ok::<_, LandError>(obstacle.is_none())
-        })?;
+        let obstacle = match LandingTurn::take(repo.common_dir())? {
+            None => Some("another pleach lands something; wait until that is done".to_owned()),
+            Some(_turn) => {
+                let mut obstacle = None;
+                repo.shared.own_landings.land(&landing.name, to, || {
+                    obstacle = landing.attempt()?;
+                    Ok::<_, LandError>(obstacle.is_none())
+                })?;
+                obstacle.map(|obstacle| obstacle.to_string())
+            }
+        };
         match obstacle {
             None => break,
-            Some(obstacle) if is_last => {
-                return Err(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to });
-            }
+            Some(what) if is_last => return Err(LandError::Busy { target: target.clone(), what, to }),
             Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
         }
     }
@@ -235,6 +240,26 @@ pub fn check_move(repo: &Repo, target: &BranchName, from: CommitId, to: CommitId
         return Err(LandError::NotForward { target: target.clone(), from, to });
     }
     verify::check_between(repo, from, to).map_err(damaged)
+}
+
+/// The turn to land, which one process has at a time. git moves index and branch of a checkout one after the other: two
+/// that did so at once would leave the index of the one under the branch of the other.
+struct LandingTurn(#[expect(dead_code, reason = "held for its end")] File);
+
+impl LandingTurn {
+    /// Takes the turn; none if another process has it.
+    fn take(common_dir: &Path) -> Result<Option<Self>, Error> {
+        let (dir, name) = (common_dir.join("pleach/lock"), "landing");
+        std::fs::create_dir_all(&dir).at("create", &dir)?;
+        let path = dir.join(name);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).at("open", &path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).at("lock", &path),
+        }
+    }
 }
 
 struct FastForward<'a> {

@@ -114,7 +114,7 @@ pub struct Step {
     pub untested: bool,
     /// The session whose work it is.
     pub session: Option<SessionId>,
-    /// The tree file the task is of, by its path from the root of the repository.
+    /// The tree the task is of, as [`super::TreeName`] reads it.
     pub tree: Option<String>,
     /// The task's name as the subject shows it.
     pub name: Option<String>,

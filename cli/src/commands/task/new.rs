@@ -25,7 +25,7 @@ use crate::tree::{StartOptions, start_tasks};
 /// Give a repository a task.
 ///
 /// It lands on the branch that is checked out now, or on the base branch where none is. It is stored in the repository
-/// (`refs/pleach/tasks/`) and worked when it is started.
+/// (`refs/pleach/tasks/`) and worked when it is started. With -q only its id is printed.
 #[derive(Debug, Args)]
 pub struct NewArgs {
     /// What is to be done; `-` reads it from standard input. The first line is its name.
@@ -78,9 +78,12 @@ pub fn run(globals: &Globals, args: NewArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
         out.json(&task_json(&ground.view(task.id.as_str())?))?;
+    } else if globals.verbosity < 0 {
+        // For scripts.
+        out.line(&task.id)?;
     } else {
         out.line(style::head(&format!("created: {} {}", task.id, task.name)))?;
-        if !args.start && globals.verbosity >= 0 {
+        if !args.start {
             let start = about(globals, &ground.dir, &format!("task start {}", task.id), None);
             out.line(format!("start:   {start}"))?;
         }

@@ -54,7 +54,7 @@ pub(in crate::engine) fn merge_side(
         },
         (Err(MergeError::Git(error)), _) => return Err(error.into()),
     };
-    match check(repo, ours, side.commit, tree, &exemptions)? {
+    match check_merge(repo, ours, side.commit, tree, &exemptions)? {
         Some(lossy) => Ok(MergeResult::Lossy(lossy)),
         None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, &side)?)),
     }
@@ -81,7 +81,7 @@ fn resolve(
 }
 
 /// Looks independently of what merged them whether a result has all of both sides.
-fn check(
+pub(in crate::engine) fn check_merge(
     repo: &Repo,
     ours: CommitId,
     theirs: CommitId,

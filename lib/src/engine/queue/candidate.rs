@@ -6,9 +6,9 @@ use super::markers::introduced_markers;
 use super::sides::EntrySides;
 use crate::config::HistoryShape;
 use crate::engine::landing::{self, RebuildError};
-use crate::engine::merging::{TierOptions, TierResult, resolve_conflict};
+use crate::engine::merging::{TierOptions, TierResult, check_merge, resolve_conflict};
 use crate::git::merge::MergeError;
-use crate::git::{self, CommitSpec, Conflict, MergeCheckError, Person, Repo, TreeId, Writer};
+use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, Person, Repo, TreeId, Writer};
 use crate::ids::CommitId;
 use crate::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
 use crate::queue::{Candidate, EntryResolution, QueueEntry};
@@ -142,6 +142,10 @@ impl Merging<'_> {
     /// What the tiers make of a conflict that need nobody.
     fn by_tiers(&self, conflict: Conflict) -> Result<MergeBuild, QueueError> {
         let [base, ours, theirs] = self.sides.trees(self.repo)?;
+        let base = match self.rebuilds() {
+            true => base,
+            false => git::merge::merge_base_tree(self.repo, self.sides.onto, self.sides.head)?.unwrap_or(base),
+        };
         let tried = resolve_conflict(self.repo, base, ours, theirs, &conflict, &self.options.tiers)?;
         if !tried.remaining.is_empty() {
             return Ok(MergeBuild::Conflict(Box::new(LeftConflict { conflict, tried })));
@@ -292,16 +296,27 @@ impl Merging<'_> {
         origin: MergeOrigin,
         exemptions: &LossExemptions,
     ) -> Result<MergeBuild, QueueError> {
-        let [base, ours, theirs] = self.sides.trees(self.repo)?;
-        match git::check_merge_result(self.repo, base, ours, theirs, tree, exemptions) {
-            Ok(_) => {}
-            Err(MergeCheckError::Loss(lossy)) => return Ok(MergeBuild::Unfit(lossy.to_string())),
-            Err(MergeCheckError::Git(error)) => return Err(error.into()),
+        if let Some(lossy) = self.lossy(tree, exemptions)? {
+            return Ok(MergeBuild::Unfit(lossy.to_string()));
         }
         Ok(match self.marked(tree)? {
             Some(why) => MergeBuild::Unfit(why),
             None => self.built(commit, tree, origin),
         })
+    }
+
+    /// What a result lacks of a side.
+    fn lossy(&self, tree: TreeId, exemptions: &LossExemptions) -> Result<Option<LossyMerge>, git::Error> {
+        let EntrySides { onto, head, .. } = self.sides;
+        if !self.rebuilds() {
+            return check_merge(self.repo, onto, head, tree, exemptions);
+        }
+        let [base, ours, theirs] = self.sides.trees(self.repo)?;
+        match git::check_merge_result(self.repo, base, ours, theirs, tree, exemptions) {
+            Ok(_) => Ok(None),
+            Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),
+            Err(MergeCheckError::Git(error)) => Err(error),
+        }
     }
 
     /// Why a result must not be tested because of the markers of a conflict in it.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::engine::merging::{TierError, left_words};
+use crate::engine::merging::left_words;
 use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, EntryId, RepoPath};
 use crate::process::SpawnError;
@@ -27,9 +27,6 @@ pub enum QueueError {
     /// A program could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// What resolves conflicts failed.
-    #[error(transparent)]
-    Tier(#[from] TierError),
     /// A session of the queue failed.
     #[error(transparent)]
     Session(#[from] super::super::Error),

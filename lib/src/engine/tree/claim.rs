@@ -33,15 +33,19 @@ impl TreeClaim {
     /// Claims an ad-hoc task as well, or reports who has it.
     pub fn add_task(&mut self, repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), Error> {
         check_target(target)?;
-        self.locks.push(Lock::take(repo.common_dir(), &task_lock(target, task), task.as_str())?);
+        let name = task_lock(target, task);
+        check_name(target, &name)?;
+        self.locks.push(Lock::take(repo.common_dir(), &name, task.as_str())?);
         Ok(())
     }
 }
 
 /// Refuses a target whose name is too long for file names.
 pub fn check_target(target: &BranchName) -> Result<(), Error> {
-    // The longest of the names, and the limit of nearly all file systems.
-    let task = TaskId::new("task-aaaaaa").expect("a valid id");
-    let longest = TaskSlot::lock_name(target, MOST_SLOTS).len().max(task_lock(target, &task).len());
-    if longest > 255 { Err(Error::LongName(target.clone())) } else { Ok(()) }
+    check_name(target, &TaskSlot::lock_name(target, MOST_SLOTS))
+}
+
+/// Refuses a file name that nearly no file system takes.
+fn check_name(target: &BranchName, name: &str) -> Result<(), Error> {
+    if name.len() > 255 { Err(Error::LongName(target.clone())) } else { Ok(()) }
 }
