@@ -79,8 +79,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         }
         // Sessions of tasks are not resumed by themselves, and have the settings of the run that continues with them.
         Error::Session(error @ engine::Error::Setup { .. }) => of_engine(error).hint(
-            "fix the cause, then retry with `pleach gardener` (or `garden`), also with another `worktrees.setup`; no \
-             attempt was counted",
+            "fix the cause, then run the same command again, also with another `worktrees.setup`; no attempt was counted",
         ),
         Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),

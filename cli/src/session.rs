@@ -34,7 +34,7 @@ use crate::settings::Settings;
 use crate::stdin_lines;
 
 /// A repository and how a session uses it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Place {
     /// The repository.
     pub repo: Repo,

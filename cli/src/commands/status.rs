@@ -56,6 +56,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let settings = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
+    let tasks = TaskGround { settings: settings.clone(), place: place.clone(), dir: globals.dir.clone() };
     let ground = match target(&place) {
         Ok(target) => Some(TreeContext::on(globals, settings, place, target)),
         Err(none) if args.tree.is_some() => return Err(none),
@@ -63,13 +64,14 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     };
     match &args.id {
         Some(given) if given.starts_with("task-") && args.tree.is_none() && is_ad_hoc(&repo, given)? => {
-            let ground = TaskGround::find(globals, None)?;
-            task::show(globals, &ground, &ground.view(given)?)?;
+            task::show(globals, &tasks, &tasks.view(given)?)?;
         }
         Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,
-        None if args.watch => watch(globals, &repo, &mut || all(globals, &args, (&repo, &prefix), ground.as_ref()))?,
+        None if args.watch => {
+            watch(globals, &repo, &mut || all(globals, &args, (&repo, &prefix), (ground.as_ref(), &tasks)))?
+        }
         None => {
-            let picture = all(globals, &args, (&repo, &prefix), ground.as_ref())?;
+            let picture = all(globals, &args, (&repo, &prefix), (ground.as_ref(), &tasks))?;
             picture.print(globals)?;
             if picture.invalid {
                 return Ok(Exit::Usage);
@@ -145,7 +147,7 @@ fn all(
     globals: &Globals,
     args: &StatusArgs,
     (repo, prefix): (&Repo, &str),
-    ground: Option<&TreeContext>,
+    (ground, tasks): (Option<&TreeContext>, &TaskGround),
 ) -> Result<StatusPage, Failure> {
     let whole = globals.verbosity > 0;
     let mut reader = ground.map(TreeContext::reader);
@@ -164,10 +166,12 @@ fn all(
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
     let worked = ground.and_then(TreeContext::holder);
-    let tasks: Vec<TaskView> = match &args.tree {
-        Some(_) => Vec::new(),
-        None => TaskGround::find(globals, None)?.views()?.into_iter().filter(|view| view.status.is_open()).collect(),
+    let (mut tasks, unreadable) = match &args.tree {
+        Some(_) => Default::default(),
+        None => tasks.readable_views()?,
     };
+    tasks.retain(|view| view.status.is_open());
+    let unreadable: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
     let mut picture = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
@@ -196,10 +200,12 @@ fn all(
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
         "trees": trees.iter().map(TreeView::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
         "tasks": tasks.iter().map(task::task_json).collect::<Vec<_>>(),
+        "unreadable_tasks": unreadable,
         "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
         "landed_sessions": landed,
     });
-    picture.text = text((&trees, &withered, &tasks), (&open, &gone, landed), worked.map(|holder| holder.text));
+    picture.text =
+        text((&trees, &withered), (&tasks, &unreadable), (&open, &gone, landed), worked.map(|holder| holder.text));
     if let Some(why) = no_trees(repo, prefix) {
         picture.text.insert_str(0, &format!("{why}\n\n"));
     }
@@ -236,7 +242,8 @@ fn session_json((id, summary): &Listed) -> Value {
 }
 
 fn text(
-    (trees, withered, tasks): (&[TreeView<'_>], &[BrokenTree], &[TaskView]),
+    (trees, withered): (&[TreeView<'_>], &[BrokenTree]),
+    (tasks, unreadable): (&[TaskView], &[String]),
     (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
     worked: Option<String>,
 ) -> String {
@@ -246,6 +253,7 @@ fn text(
     if !tasks.is_empty() {
         parts.push(task::table(tasks).to_string());
     }
+    parts.extend(unreadable.iter().cloned());
     if !open.is_empty() {
         parts.push(show::sessions(open, gone, clock::now()));
     }

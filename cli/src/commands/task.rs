@@ -15,7 +15,7 @@ pub use show::show;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pleach::engine::ad_hoc::{AdHocStatus, NoAdHocTask, TaskStore, TaskView, view_tasks};
+use pleach::engine::ad_hoc::{AdHocStatus, NoAdHocTask, StoreError, TaskStore, TaskView, view_tasks};
 use pleach::engine::{OwnWorktree, WorktreeOwner, own_worktrees};
 use serde_json::{Value, json};
 
@@ -85,13 +85,17 @@ impl TaskGround {
         TaskStore::new(&self.place.repo)
     }
 
-    /// All tasks, and a warning for each that cannot be read.
+    /// All tasks that can be read.
     pub fn views(&self) -> Result<Vec<TaskView>, Failure> {
+        Ok(self.readable_views()?.0)
+    }
+
+    /// The same, and what is wrong with the others.
+    pub fn readable_views(&self) -> Result<(Vec<TaskView>, Vec<StoreError>), Failure> {
         let (tasks, unreadable) = self.store().all().map_err(|error| of_store(&error))?;
-        unreadable.iter().for_each(|error| warning!(TaskUnreadable, "{error}"));
         let base = self.settings.resolved.config.tree.base_branch.as_ref();
         let views = view_tasks(&self.place.repo, tasks, (&self.place.branch_prefix, base));
-        views.map_err(|error| of_tree(&error))
+        Ok((views.map_err(|error| of_tree(&error))?, unreadable))
     }
 
     /// The task an id begins with.

@@ -17,8 +17,8 @@ const SHOWN_KEY: usize = 10;
 
 /// List what you have approved: commands that repositories supply, and settings of theirs that touch your keys.
 ///
-/// `run`, `resume`, `garden`, `gardener` and `build` ask before they use any of it for the first time. An approval
-/// holds for one repository and one exact text; when the text changes you are asked again.
+/// `run`, `resume`, `garden`, `gardener`, `task start` and `build` ask before they use any of it for the first time. An
+/// approval holds for one repository and one exact text; when the text changes you are asked again.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Revoke these approvals, by the beginning of their key.

@@ -13,6 +13,7 @@ use pleach::plan::ad_hoc::{AdHocTask, tree_of};
 use pleach::schedule::ScheduleOptions;
 use pleach::step::TreeName;
 use pleach::text::listed;
+use serde_json::json;
 
 use super::plan::{OwnWorker, commits, default_pipeline, for_tasks, limits, test_command};
 use super::run::RunSite;
@@ -24,6 +25,7 @@ use crate::globals::Globals;
 use crate::lib_errors::{of_no_task, of_store, of_tree};
 use crate::pipeline_file::PipelineFile;
 use crate::queue_settings::queue_settings;
+use crate::render::Out;
 use crate::session::Place;
 use crate::settings::Settings;
 
@@ -55,14 +57,14 @@ pub fn start_tasks(
     let site = RunSite::new(globals, (dir, settings, place), answers, false);
     let store = TaskStore::new(&site.place.repo);
     let find = |given: &String| store.find(given).map(|found| found.task.id).map_err(of_no_task);
-    let asked: Vec<TaskId> = options.tasks.iter().map(find).collect::<Result<_, _>>()?;
+    // Each once, however often it is named.
+    let asked: BTreeSet<TaskId> = options.tasks.iter().map(find).collect::<Result<_, _>>()?;
     let chosen = match asked.is_empty() {
         true => ready(&views(&site)?, options.retry_failed),
-        false => asked.clone(),
+        false => asked.iter().cloned().collect(),
     };
     if chosen.is_empty() {
-        say!("no task is ready to start; `pleach task list` shows what there is");
-        return Ok(Exit::Done);
+        return nothing_to_do(globals, "no task is ready to start; `pleach task list` shows what there is");
     }
     // What others do until here counts, and nothing they do afterwards.
     let (claims, held) = claim(&site, &chosen)?;
@@ -70,17 +72,27 @@ pub fn start_tasks(
         return Err(of_tree(&held));
     }
     let views = views(&site)?;
-    let mut worst = Exit::Done;
+    let mut worst = None;
     for (target, (claim, tasks)) in claims {
         let (tasks, over) = startable(&views, &tasks, &asked)?;
         over.iter().for_each(|done| say!("{done}"));
-        if tasks.is_empty() {
-            continue;
+        if !tasks.is_empty() {
+            let plan = plan(globals, &site, options, &target, (&tasks, &views))?;
+            worst = worst.max(Some(site.work(plan, Some(claim))?));
         }
-        let plan = plan(globals, &site, options, &target, (&tasks, &views))?;
-        worst = worst.max(site.work(plan, Some(claim))?);
     }
-    Ok(worst)
+    worst.map_or_else(|| nothing_to_do(globals, "nothing is left to do"), Ok)
+}
+
+/// The end of a start that has nothing to work on.
+fn nothing_to_do(globals: &Globals, words: &str) -> Result<Exit, Failure> {
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"ended": "done"}))?
+    } else {
+        out.line(words)?
+    }
+    Ok(Exit::Done)
 }
 
 /// Where all tasks of a repository are.
@@ -135,7 +147,7 @@ fn claim(
 fn startable<'v>(
     views: &'v [TaskView],
     claimed: &[TaskId],
-    asked: &[TaskId],
+    asked: &BTreeSet<TaskId>,
 ) -> Result<(Vec<&'v AdHocTask>, Vec<String>), Failure> {
     let (mut tasks, mut over) = (Vec::new(), Vec::new());
     for view in views.iter().filter(|view| claimed.contains(&view.task.id)) {

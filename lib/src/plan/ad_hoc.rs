@@ -227,6 +227,13 @@ mod tests {
     }
 
     #[test]
+    fn the_page_shows_a_task_as_it_is_written() {
+        let page = include_str!("../../../docs/tasks.md");
+        let shown = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        assert_eq!(AdHocTask::read(shown).unwrap().write(), shown);
+    }
+
+    #[test]
     fn a_task_of_a_newer_version_is_refused() {
         let newer = task("task-aaaaaa", "x").write().replace("\"version\": 1", "\"version\": 7");
         assert_eq!(AdHocTask::read(&newer), Err(AdHocError::Newer(7)));

@@ -65,7 +65,7 @@ impl fmt::Display for TreeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "`{path}`"),
-            Self::Tasks => f.pad("the tasks of their own"),
+            Self::Tasks => f.pad("the ad-hoc tasks"),
         }
     }
 }

@@ -36,7 +36,9 @@ pub fn run(globals: &Globals, args: &ListArgs) -> Result<Exit, Failure> {
         status if args.blocked => status == AdHocStatus::Blocked,
         status => args.all || status.is_open(),
     };
-    let views: Vec<TaskView> = ground.views()?.into_iter().filter(is_meant).collect();
+    let (views, unreadable) = ground.readable_views()?;
+    unreadable.iter().for_each(|error| warning!(TaskUnreadable, "{error}"));
+    let views: Vec<TaskView> = views.into_iter().filter(is_meant).collect();
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({"tasks": views.iter().map(task_json).collect::<Vec<_>>()}))?;

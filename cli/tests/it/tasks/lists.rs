@@ -93,4 +93,6 @@ fn a_task_with_a_damaged_ref_is_left_out() {
     ran.warns_once("task-unreadable").naming("refs/pleach/tasks/task-aaaaaa");
     assert_eq!(ran.json()["tasks"].as_array().expect("a list").len(), 1);
     assert_eq!(state(&garden.env, &id), "ready");
+    let all = garden.env.pleach(&["--json", "status"]).expect(0).json();
+    assert!(all["unreadable_tasks"][0].to_string().contains("task-aaaaaa"), "{all}");
 }

@@ -19,7 +19,8 @@ fn a_task_lands_as_a_tree_of_its_own() {
     assert_eq!(state(&garden.env, &id), "landed");
     // There is nothing left to do.
     start(&garden, &[]).expect(0);
-    start(&garden, &[&id]).expect(0);
+    start(&garden, &[&id, &id]).expect(0);
+    assert_eq!(garden.env.pleach(&["--json", "task", "start"]).expect(0).json()["ended"], "done");
     assert_eq!(garden.steps("main").len(), 4);
 }
 
@@ -107,6 +108,19 @@ fn each_task_has_its_agent_and_pipeline() {
     // The file is read when the task starts.
     let missing = task(&garden.env, "x", &["--pipeline", "gone.dot"]);
     start(&garden, &[&missing]).expect(2).fails_with("pipeline-unreadable").naming("gone.dot");
+}
+
+#[test]
+fn the_agent_command_of_a_task_needs_approval() {
+    let garden = world();
+    let plain = task(&garden.env, "first", &[]);
+    start(&garden, &[&plain]).expect(0);
+    let again = task(&garden.env, "again", &[]);
+    garden.env.pleach(&["task", "start", &again]).expect(0);
+    // It may have been fetched with its task.
+    let id = task(&garden.env, "planted", &["--agent", "command:./planted.sh"]);
+    garden.env.pleach(&["task", "start", &id]).expect(4).fails_with("trust-missing");
+    assert_eq!(state(&garden.env, &id), "ready", "nothing was run");
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn a_setup_that_fails_is_tried_again_by_the_gardener() {
     changed.configure("worktrees: {setup: 'exit 3'}\n");
     for garden in [&mended, &changed] {
         let ran = garden.gardener(&[]).expect(7);
-        ran.fails_with("setup-failed").naming("`pleach gardener`").naming("`garden`");
+        ran.fails_with("setup-failed").naming("worktrees.setup");
         assert!(!ran.stderr.contains("pleach resume") && !ran.stderr.contains("pleach rm"), "{ran}");
     }
     mended.env.write("home/mended", "");

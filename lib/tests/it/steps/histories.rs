@@ -1,9 +1,10 @@
 //! What histories add up to, in real repositories.
 
+use pleach::engine::tree::progress::ProgressReader;
 use pleach::ids::BranchName;
 use pleach::plan::tree::TaskTree;
 use pleach::progress::{StepPlace, TaskStatus};
-use pleach::step::{Feedback, FeedbackKind};
+use pleach::step::{Feedback, FeedbackKind, TreeName};
 
 use super::world::{TREE, World, git, named, old, open, run_start, step, step_of, task};
 
@@ -212,6 +213,36 @@ fn a_run_started_twice_is_one_run() {
     // Begun again by who knew of both.
     world.say("main", run_start("main", TREE));
     assert_eq!(done(&["T001", "T002", "T003"]), [TaskStatus::Pending; 3]);
+}
+
+#[test]
+fn ad_hoc_tasks_and_trees_share_a_target() {
+    let world = World::new();
+    let ids = ["task-aaaaaa", "task-bbbbbb"];
+    let names = ids.map(|id| format!("task:{id}"));
+    world.say("main", step_of(&names[0], "main", ids[0], "implement-pass", 0));
+    world.say("main", run_start("main", TREE));
+    world.say("main", step_of(TREE, "main", "T001", "complete", 0));
+    world.say("main", step_of(&names[0], "main", ids[0], "complete", 0));
+    // One that names the tree of another task is none of its steps.
+    world.say("main", step_of(&names[0], "main", ids[1], "complete", 0));
+    world.place(&format!("pleach/tasks/main/{}", ids[1]), world.tip("main"));
+    world.say(&format!("pleach/tasks/main/{}", ids[1]), step_of(&names[1], "main", ids[1], "test-fail", 0));
+    let main = BranchName::new("main").unwrap();
+    let mut reader = ProgressReader::new(&world.repo, &main, "pleach/", None);
+    let tasks = reader.read(&TreeName::Tasks).unwrap();
+    assert_eq!(ids.map(|id| tasks.task(&task(id)).status), [TaskStatus::Complete, TaskStatus::Testing]);
+    assert_eq!(tasks.task(&task(ids[0])).steps.len(), 2, "no start of a run is between them");
+    assert!(tasks.run_starts.is_empty() && tasks.task(&task("T001")).steps.is_empty());
+    assert!(tasks.taken.is_empty(), "the tree has no branch");
+    let tree = world.progress("main");
+    assert_eq!(tree.tasks().map(|(id, _)| id.to_string()).collect::<Vec<_>>(), ["T001"]);
+    let taken: Vec<_> = tree.taken.iter().map(|taken| (taken.id.to_string(), taken.tree.clone())).collect();
+    assert_eq!(taken, [(ids[1].to_owned(), TreeName::Tasks)]);
+    assert_eq!(reader.trees().unwrap().into_iter().collect::<Vec<_>>(), [TREE], "tasks have no file");
+    // A run works some of them, and knows nothing of the others.
+    let own = tasks.only(&tree_of(ids[0]));
+    assert_eq!((own.tasks().count(), own.open.len()), (1, 0));
 }
 
 #[test]
