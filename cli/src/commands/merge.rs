@@ -9,7 +9,7 @@ mod status;
 mod why;
 
 use clap::{Args, Subcommand};
-use pleach::engine::queue::{Queue, QueueSettings, StoredEntry, find_entry, queue_targets};
+use pleach::engine::queue::{MergeQueue, QueueSettings, StoredEntry, find_entry, queue_targets};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryWait, QueueEntry};
 use serde_json::{Value, json};
@@ -90,13 +90,13 @@ impl MergeGround<'_> {
     }
 
     /// The queues somebody asks about: that of the given target, or all.
-    fn queues(&self, given: Option<&BranchName>) -> Result<Vec<Queue>, Failure> {
+    fn queues(&self, given: Option<&BranchName>) -> Result<Vec<MergeQueue>, Failure> {
         let repo = &self.place.repo;
         let targets = match given {
             Some(target) => vec![target.clone()],
             None => queue_targets(repo).map_err(|error| of_queue(&error))?,
         };
-        targets.iter().map(|target| Queue::read(repo, target).map_err(|error| of_queue(&error))).collect()
+        targets.iter().map(|target| MergeQueue::read(repo, target).map_err(|error| of_queue(&error))).collect()
     }
 
     fn entry(&self, given: &str) -> Result<StoredEntry, Failure> {

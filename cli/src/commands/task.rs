@@ -40,11 +40,11 @@ pub struct TaskArgs {
 #[derive(Debug, Subcommand)]
 enum TaskCommand {
     New(new::NewArgs),
-    List(list::ListArgs),
-    Show(show::ShowArgs),
+    List(list::ListTasksArgs),
+    Show(show::ShowTaskArgs),
     Start(start::StartArgs),
-    Cancel(cancel::CancelArgs),
-    Worktree(worktree::WorktreeArgs),
+    Cancel(cancel::CancelTaskArgs),
+    Worktree(worktree::TaskWorktreeArgs),
     Merge(merge::MergeTaskArgs),
     Branches(branches::BranchesArgs),
 }

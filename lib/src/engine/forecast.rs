@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::queue::{Queue, QueueError, queue_targets};
+use super::queue::{MergeQueue, QueueError, queue_targets};
 use crate::git::merge::MergeError;
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath};
@@ -63,7 +63,7 @@ pub fn forecast(repo: &Repo, prefix: &str, target: &BranchName) -> Result<Foreca
         open.extend(branch.map(|branch| (branch, head)));
     }
     for of in queue_targets(repo)?.iter().filter(|of| *of == target) {
-        let entries = Queue::read(repo, of)?.entries();
+        let entries = MergeQueue::read(repo, of)?.entries();
         open.extend(entries.into_iter().filter_map(|entry| Some((entry.branch?, entry.head))));
     }
     let mut heads: Vec<(BranchName, CommitId)> = Vec::new();
@@ -72,7 +72,7 @@ pub fn forecast(repo: &Repo, prefix: &str, target: &BranchName) -> Result<Foreca
             heads.push((branch, head));
         }
     }
-    let mut cache = Cache::read(repo.common_dir());
+    let mut cache = PairCache::read(repo.common_dir());
     let branches = heads.iter().map(|(branch, _)| branch.clone()).collect();
     let mut pairs = Vec::new();
     for (nth, (one, head)) in heads.iter().enumerate() {
@@ -92,14 +92,14 @@ pub fn forecast(repo: &Repo, prefix: &str, target: &BranchName) -> Result<Foreca
 
 /// What was found out about pairs of commits before.
 #[derive(Debug)]
-struct Cache {
+struct PairCache {
     path: PathBuf,
     known: BTreeMap<String, KnownPair>,
     changed: BTreeMap<(CommitId, CommitId), BTreeSet<RepoPath>>,
     is_new: bool,
 }
 
-impl Cache {
+impl PairCache {
     fn read(common_dir: &Path) -> Self {
         let path = common_dir.join("pleach/cache/forecast.json");
         let known = crate::plain_file::read(&path).ok().and_then(|text| serde_json::from_str(&text).ok());

@@ -29,7 +29,7 @@ const FIELDS: [&str; 15] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 73] = [
+const OWN: [&str; 74] = [
     "action",
     "agent",
     "agent_head",
@@ -45,6 +45,7 @@ const OWN: [&str; 73] = [
     "commit",
     "contexts",
     "date",
+    "entry",
     "error_policy",
     "fan_out",
     "feedback.kind",

@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked at meanwhile.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How long another pleach that lands something is waited for at least.
+const A_LANDING: Duration = Duration::from_secs(2);
+
 /// A lock of pleach's own that is as old as this was left by a killed run: it is held for the time of a rename.
 const ABANDONED: Duration = Duration::from_secs(5);
 
@@ -171,7 +174,7 @@ pub fn fast_forward_within(
     crash::point(CrashKind::Landing, CrashSide::Before);
     loop {
         let is_last = begun.elapsed() >= patience;
-        let obstacle = match LandingTurn::take(repo.common_dir())? {
+        let obstacle = match LandingTurn::wait(repo.common_dir(), patience)? {
             None => Some("another pleach lands something; wait until that is done".to_owned()),
             Some(_turn) => {
                 let mut obstacle = None;
@@ -247,6 +250,17 @@ pub fn check_move(repo: &Repo, target: &BranchName, from: CommitId, to: CommitId
 struct LandingTurn(#[expect(dead_code, reason = "held for its end")] File);
 
 impl LandingTurn {
+    /// Waits for the turn, at least for the moment that a landing takes; none if another process keeps it.
+    fn wait(common_dir: &Path, patience: Duration) -> Result<Option<Self>, Error> {
+        let begun = Instant::now();
+        loop {
+            match Self::take(common_dir)? {
+                None if begun.elapsed() < patience.max(A_LANDING) => std::thread::sleep(POLL / 10),
+                taken => return Ok(taken),
+            }
+        }
+    }
+
     /// Takes the turn; none if another process has it.
     fn take(common_dir: &Path) -> Result<Option<Self>, Error> {
         let (dir, name) = (common_dir.join("pleach/lock"), "landing");

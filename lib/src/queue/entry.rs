@@ -68,7 +68,7 @@ pub struct QueueEntry {
     pub candidate: Option<Candidate>,
     /// What its tests said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<TestVerdict>,
     /// The files in conflict.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ConflictedPath>,
@@ -199,7 +199,7 @@ pub struct Candidate {
 /// What the tests of a merge said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
-pub enum Verdict {
+pub enum TestVerdict {
     /// They passed.
     Pass {
         /// In so many seconds.
@@ -251,7 +251,7 @@ impl EntryState {
     }
 }
 
-impl Verdict {
+impl TestVerdict {
     /// Whether the tests passed.
     pub fn is_green(&self) -> bool {
         matches!(self, Self::Pass { .. } | Self::Flaky { .. })
@@ -330,7 +330,7 @@ mod tests {
     fn an_entry_reads_back_with_fields_of_newer_writers() {
         let mut written = entry(1, EntryState::Testing);
         written.candidate = Some(Candidate { commit: written.head, tree: written.head, base: written.head });
-        written.verdict = Some(Verdict::Fail { exit: "exit 1".into(), semantic: true });
+        written.verdict = Some(TestVerdict::Fail { exit: "exit 1".into(), semantic: true });
         written.extra.insert("colour".into(), "green".into());
         let text = serde_json::to_string(&written).unwrap();
         assert_eq!(serde_json::from_str::<QueueEntry>(&text).unwrap(), written);

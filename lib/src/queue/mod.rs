@@ -8,7 +8,7 @@ mod prefix;
 mod request;
 
 pub use entry::{
-    Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, QueueEntry, Verdict,
+    Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, QueueEntry, TestVerdict,
 };
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan};

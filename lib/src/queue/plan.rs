@@ -112,8 +112,8 @@ fn item(
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Candidate, entry};
     use super::*;
+    use crate::queue::entry::{Candidate, entry};
 
     fn planned(entries: &[QueueEntry], most: usize) -> QueuePlan {
         plan(entries, &BTreeMap::new(), most, true)

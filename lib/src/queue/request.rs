@@ -105,6 +105,7 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::ConflictKind;
 
     #[test]
     fn a_long_diff_is_cut_in_the_middle() {
@@ -123,10 +124,15 @@ mod tests {
 
     #[test]
     fn a_conflict_is_called_one() {
-        let path =
-            ConflictedPath { path: "src/a.rs".into(), kind: "contents".into(), base: None, ours: None, theirs: None };
+        let path = ConflictedPath {
+            path: "src/a.rs".into(),
+            kind: ConflictKind::Content,
+            base: None,
+            ours: None,
+            theirs: None,
+        };
         let request = ResolutionRequest { conflicts: vec![path], ..ResolutionRequest::default() };
         let text = request.text();
-        assert!(text.contains("conflict") && text.contains("- src/a.rs (contents)"), "{text}");
+        assert!(text.contains("conflict") && text.contains("- src/a.rs (content)"), "{text}");
     }
 }

@@ -105,6 +105,7 @@ fn plan(world: &World) -> TreePlan {
         delete_branches: false,
         one: false,
         jobs: 1,
+        queue: None,
     }
 }
 

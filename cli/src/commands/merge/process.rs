@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::engine::queue::{Queue, QueueOutcome, QueueRun, QueueSettings, queue_to_trust};
+use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, queue_to_trust};
 use pleach::event::{Event, Notification};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryState, QueueEntry};
@@ -50,7 +50,7 @@ pub fn run(ground: &MergeGround<'_>, args: &ProcessArgs) -> Result<Exit, Failure
 /// Asks for approval of everything the queue would run. Gives the tests of its entries, which are approved then.
 fn require_trust(ground: &MergeGround<'_>, target: &BranchName) -> Result<BTreeSet<String>, Failure> {
     let (repo, settings) = (&ground.place.repo, &ground.settings);
-    let queue = Queue::read(repo, target).map_err(|error| of_queue(&error))?;
+    let queue = MergeQueue::read(repo, target).map_err(|error| of_queue(&error))?;
     let scope = TrustScope {
         repo,
         resolved: &settings.resolved,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::{Queue, queue_lock};
+use pleach::engine::queue::{MergeQueue, queue_lock};
 use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry, plan};
 use pleach::workspace::Lock;
@@ -55,7 +55,7 @@ pub fn run(ground: &MergeGround<'_>, args: &QueueArgs) -> Result<Exit, Failure> 
 }
 
 /// The entries of a queue in the order they are merged, with their positions, and why each waits.
-pub fn positions(ground: &MergeGround<'_>, queue: &Queue) -> Vec<(QueueEntry, Option<usize>, Option<String>)> {
+pub fn positions(ground: &MergeGround<'_>, queue: &MergeQueue) -> Vec<(QueueEntry, Option<usize>, Option<String>)> {
     let settings = ground.queue_settings();
     let entries = queue.entries();
     let plan = plan(&entries, &queue.passed, usize::MAX, settings.auto_merge_clean);
@@ -73,7 +73,7 @@ pub fn positions(ground: &MergeGround<'_>, queue: &Queue) -> Vec<(QueueEntry, Op
     all
 }
 
-fn rows(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Vec<[String; 8]>, Failure> {
+fn rows(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Vec<[String; 8]>, Failure> {
     let now = clock::now();
     let row = |(entry, at, why): (QueueEntry, Option<usize>, Option<String>)| {
         [
@@ -89,7 +89,7 @@ fn rows(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Vec<[Strin
     };
     let mut rows: Vec<[String; 8]> = positions(ground, queue).into_iter().map(row).collect();
     if all {
-        let stored = Queue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
+        let stored = MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
         let closed = stored.into_iter().map(|stored| stored.entry).filter(|entry| entry.state.is_closed());
         rows.extend(closed.map(|entry| {
             let why = entry.why.clone();
@@ -99,7 +99,7 @@ fn rows(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Vec<[Strin
     Ok(rows)
 }
 
-fn document(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Value, Failure> {
+fn document(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Value, Failure> {
     let mut entries: Vec<Value> = positions(ground, queue)
         .into_iter()
         .map(|(entry, at, why)| {
@@ -109,7 +109,7 @@ fn document(ground: &MergeGround<'_>, queue: &Queue, all: bool) -> Result<Value,
         })
         .collect();
     if all {
-        let stored = Queue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
+        let stored = MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
         let is_closed = |state: EntryState| state.is_closed();
         entries.extend(
             stored.iter().filter(|stored| is_closed(stored.entry.state)).map(|stored| entry_json(&stored.entry)),

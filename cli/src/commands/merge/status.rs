@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use pleach::engine::queue::{Queue, queue_lock};
+use pleach::engine::queue::{MergeQueue, queue_lock};
 use pleach::ids::BranchName;
 use pleach::workspace::Lock;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
     let mut out = Out::new();
     let mut documents = Vec::new();
     for queue in ground.queues(args.into.as_ref())? {
-        let all = Queue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
+        let all = MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
         let mut states: BTreeMap<&str, usize> = BTreeMap::new();
         let mut tiers: BTreeMap<String, usize> = BTreeMap::new();
         for entry in all.iter().map(|stored| &stored.entry) {

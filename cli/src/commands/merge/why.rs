@@ -3,7 +3,7 @@
 use clap::Args;
 use pleach::clock;
 use pleach::engine::queue::{entry_history, entry_log};
-use pleach::queue::{QueueEntry, Verdict};
+use pleach::queue::{QueueEntry, TestVerdict};
 use serde_json::json;
 
 use super::{MergeGround, entry_json};
@@ -81,14 +81,14 @@ fn about(entry: &QueueEntry) -> Vec<(&'static str, String)> {
     about
 }
 
-fn verdict_words(verdict: &Verdict) -> String {
+fn verdict_words(verdict: &TestVerdict) -> String {
     match verdict {
-        Verdict::Pass { seconds } => format!("passed in {seconds}s"),
-        Verdict::Flaky { seconds } => format!("failed once, then passed in {seconds}s (flaky)"),
-        Verdict::Fail { exit, semantic: true } => {
+        TestVerdict::Pass { seconds } => format!("passed in {seconds}s"),
+        TestVerdict::Flaky { seconds } => format!("failed once, then passed in {seconds}s (flaky)"),
+        TestVerdict::Fail { exit, semantic: true } => {
             format!("failed on the merge ({exit}); branch and target pass, each without the other")
         }
-        Verdict::Fail { exit, semantic: false } => format!("failed ({exit})"),
-        Verdict::Unverified => "none: it lands unverified".to_owned(),
+        TestVerdict::Fail { exit, semantic: false } => format!("failed ({exit})"),
+        TestVerdict::Unverified => "none: it lands unverified".to_owned(),
     }
 }

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// A process that works on it finishes the turn in flight first, as with `pleach cancel`. Its branch and its sessions
 /// are kept.
 #[derive(Debug, Args)]
-pub struct CancelArgs {
+pub struct CancelTaskArgs {
     /// The task, or the beginning of its id.
     #[arg(value_name = "ID")]
     task: String,
@@ -36,7 +36,7 @@ pub struct CancelArgs {
     grace: u64,
 }
 
-pub fn run(globals: &Globals, args: &CancelArgs) -> Result<Exit, Failure> {
+pub fn run(globals: &Globals, args: &CancelTaskArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, None)?;
     let view = ground.view(&args.task)?;
     let id = view.task.id.clone();

@@ -17,7 +17,7 @@ use crate::render::{Out, Table};
 /// A task is ready, blocked (waits for others), running, stopped (begun, and nobody works on it), finished (waits to
 /// land), failed, landed or cancelled.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct ListTasksArgs {
     /// Only those that `pleach task start` would work on now.
     #[arg(long, conflicts_with_all = ["blocked", "all"])]
     ready: bool,
@@ -29,7 +29,7 @@ pub struct ListArgs {
     all: bool,
 }
 
-pub fn run(globals: &Globals, args: &ListArgs) -> Result<Exit, Failure> {
+pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, None)?;
     let is_meant = |view: &TaskView| match view.status {
         status if args.ready => status.can_start(),

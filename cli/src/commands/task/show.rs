@@ -21,13 +21,13 @@ use crate::render::{Out, spent};
 ///
 /// `pleach inspect ID` shows its steps, `pleach logs ID` their output.
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub struct ShowTaskArgs {
     /// The task, or the beginning of its id.
     #[arg(value_name = "ID")]
     task: String,
 }
 
-pub fn run(globals: &Globals, args: &ShowArgs) -> Result<Exit, Failure> {
+pub fn run(globals: &Globals, args: &ShowTaskArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, None)?;
     let view = ground.view(&args.task)?;
     show(globals, &ground, &view)?;

@@ -13,13 +13,13 @@ use crate::render::session::{age, fields};
 
 /// Show where a task is worked: the path of its worktree, its branch and its repository.
 #[derive(Debug, Args)]
-pub struct WorktreeArgs {
+pub struct TaskWorktreeArgs {
     /// The task, or the beginning of its id.
     #[arg(value_name = "ID")]
     task: String,
 }
 
-pub fn run(globals: &Globals, args: &WorktreeArgs) -> Result<Exit, Failure> {
+pub fn run(globals: &Globals, args: &TaskWorktreeArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, None)?;
     let view = ground.view(&args.task)?;
     let (task, repo) = (&view.task, &ground.place.repo);

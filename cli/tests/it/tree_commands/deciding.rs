@@ -159,12 +159,12 @@ fn a_decision_during_a_run_is_written_by_the_run() {
     let (env, mut gardener) = hanging();
     let queued = env.pleach(&["--json", "skip", "T002"]).expect(0).json();
     assert!(queued["queued"].is_string() && queued["changed"] == false, "{queued}");
-    env.pleach(&["reset", "T003"]).expect(0);
-    env.pleach(&["skip", "T003"]).expect(0);
+    env.pleach(&["reset", "T002"]).expect(0);
+    env.pleach(&["skip", "T002"]).expect(0);
     let waiting = env.pleach(&["merge", "--json"]).expect(0).json();
     let names: Vec<_> =
         waiting["queues"][0]["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
-    assert_eq!(names, ["skip of T002", "skip of T003"], "the later decision counts");
+    assert_eq!(names, ["skip of T002"], "the later decision counts");
     gardener.kill().unwrap();
     gardener.wait().unwrap();
     env.assert_no_process_left();
@@ -172,7 +172,7 @@ fn a_decision_during_a_run_is_written_by_the_run() {
     // The next run writes what the killed one could not.
     pleach(&env, 0, &["gardener"]);
     let skipped = env.git(&["log", "--format=%s", "main"]);
-    assert!(skipped.contains("task(main@T002@complete)") && !skipped.contains("T002@implement"), "{skipped}");
+    assert!(skipped.contains("task(main@T002@skipped)") && !skipped.contains("T002@implement"), "{skipped}");
     assert!(!env.repo_path().join("two.txt").exists());
     let open = env.pleach(&["merge", "--json"]).expect(0).json();
     assert_eq!(open["queues"][0]["entries"], json!([]));

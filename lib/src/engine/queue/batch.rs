@@ -31,12 +31,12 @@ pub(super) enum LeftOut {
 
 /// Entries merged one onto the other, and those that could not be.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct MergeBatch {
     pub items: Vec<BatchItem>,
     pub left_out: Vec<(EntryId, LeftOut)>,
 }
 
-impl Batch {
+impl MergeBatch {
     /// Merges entries onto a commit, in order. Blocks.
     pub(super) fn gather(
         repo: &Repo,

@@ -6,11 +6,11 @@ use super::error::QueueError;
 use super::landing::update;
 use super::results::{self, TestResult};
 use super::run::{QueueRun, verdict_of};
-use super::store::{Queue, QueueChange};
+use super::store::{MergeQueue, QueueChange};
 use super::suspects::Suspect;
 use super::test_runs::{TestId, TestJob};
 use crate::ids::EntryId;
-use crate::queue::{EntryState, EntryTest, Verdict};
+use crate::queue::{EntryState, EntryTest, TestVerdict};
 
 impl QueueRun {
     /// Has the files tested again that an entry has made fail.
@@ -28,14 +28,19 @@ impl QueueRun {
     }
 
     /// Waits for a test that runs beside the batches. False if there is none.
-    pub(super) async fn hear_beside(&mut self, queue: &mut Queue) -> Result<bool, QueueError> {
+    pub(super) async fn hear_beside(&mut self, queue: &mut MergeQueue) -> Result<bool, QueueError> {
         let Some((job, said)) = self.runs.next().await? else { return Ok(false) };
         self.hear(queue, job, said)?;
         Ok(true)
     }
 
     /// Takes the result of a test that ran beside the batches.
-    pub(super) fn hear(&mut self, queue: &mut Queue, job: TestJob, said: Option<TestResult>) -> Result<(), QueueError> {
+    pub(super) fn hear(
+        &mut self,
+        queue: &mut MergeQueue,
+        job: TestJob,
+        said: Option<TestResult>,
+    ) -> Result<(), QueueError> {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
             TestId::Prefix(_) | TestId::Emptied(..) => Ok(()),
@@ -49,7 +54,7 @@ impl QueueRun {
 
     fn tested_again(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         id: &EntryId,
         job: &TestJob,
         result: TestResult,
@@ -87,7 +92,7 @@ impl QueueRun {
     /// Notes that an entry makes the tests fail; `semantic` if its branch passes them without the target.
     pub(super) fn blame(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         id: &EntryId,
         result: &TestResult,
         semantic: bool,
@@ -103,7 +108,7 @@ impl QueueRun {
                 (true, false) if is_resolved => EntryState::Escalated,
                 _ => EntryState::Red,
             };
-            entry.verdict = Some(Verdict::Fail { exit: result.exit.clone(), semantic });
+            entry.verdict = Some(TestVerdict::Fail { exit: result.exit.clone(), semantic });
             entry.why = Some(match semantic {
                 true => {
                     format!("the tests fail on the merge ({}), and pass on the branch and on the target", result.exit)
@@ -114,7 +119,7 @@ impl QueueRun {
             if queue.apply(&self.place.repo, change, "pleach: tests fail")? {
                 return Ok(());
             }
-            *queue = Queue::read(&self.place.repo, &self.place.target)?;
+            *queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
         }
     }
 }

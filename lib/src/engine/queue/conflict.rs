@@ -9,7 +9,7 @@ use crate::event::ConflictedPath;
 use crate::git::{CommitSpec, Person, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::merge::Tier;
-use crate::queue::{EntryResolution, QueueEntry, Verdict};
+use crate::queue::{EntryResolution, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
 
 /// What is to be resolved.
@@ -50,7 +50,7 @@ pub(super) fn open_conflict(
             };
             Ok(Some(OpenConflict { onto, commit, sides: Some(sides), paths, left: Some(left) }))
         }
-        MergeBuild::Built(built) if matches!(entry.verdict, Some(Verdict::Fail { .. })) => {
+        MergeBuild::Built(built) if matches!(entry.verdict, Some(TestVerdict::Fail { .. })) => {
             Ok(Some(OpenConflict { onto, commit: built.commit, sides: None, paths: Vec::new(), left: None }))
         }
         _ => Ok(None),

@@ -2,7 +2,7 @@
 
 use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
-use super::store::{Queue, QueueChange, StoredEntry, change_queue};
+use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue};
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, TaskId};
 use crate::queue::{EntryState, QueueEntry};
@@ -77,7 +77,7 @@ pub fn close_mark(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
 /// Drops the decisions about a task that wait for a run.
 pub fn drop_marks(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
     let is_of = |stored: &StoredEntry| stored.entry.mark.is_some() && stored.entry.task.as_ref() == Some(task);
-    for stored in Queue::read(repo, target)?.open.into_iter().filter(is_of) {
+    for stored in MergeQueue::read(repo, target)?.open.into_iter().filter(is_of) {
         drop_entry(repo, &stored)?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::conflict::keep_resolution;
 use super::error::QueueError;
 use super::landing::update;
 use super::run::QueueRun;
-use super::store::Queue;
+use super::store::MergeQueue;
 use super::test_slot::Derivation;
 use crate::engine::merging::TierResult;
 use crate::git::{CommitSpec, Person};
@@ -17,7 +17,7 @@ impl QueueRun {
     /// Runs the commands of the derived files of an entry, and queues it with what they made.
     pub(super) async fn derive(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         id: &EntryId,
         tip: CommitId,
         tried: TierResult,

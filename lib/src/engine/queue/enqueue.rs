@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::error::QueueError;
-use super::store::{Queue, QueueChange, StoredEntry, change_queue, queue_targets, read_entry};
+use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue, queue_targets, read_entry};
 use crate::clock;
 use crate::event::Extra;
 use crate::git::Repo;
@@ -158,7 +158,7 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
 /// The open entry of a task.
 pub fn find_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Option<StoredEntry>, QueueError> {
     let is_of = |stored: &StoredEntry| stored.entry.task.as_ref() == Some(task) && stored.entry.is_repairable();
-    Ok(Queue::read(repo, target)?.open.into_iter().find(is_of))
+    Ok(MergeQueue::read(repo, target)?.open.into_iter().find(is_of))
 }
 
 /// The entry somebody means: by its id or the beginning of it, by its task, or by its branch. Of several about the same
@@ -172,7 +172,7 @@ pub fn find_entry(repo: &Repo, given: &str) -> Result<StoredEntry, QueueError> {
         {
             return Ok(stored);
         }
-        for stored in Queue::read_all(repo, &target)? {
+        for stored in MergeQueue::read_all(repo, &target)? {
             let entry = &stored.entry;
             let is_named = entry.task.as_ref().is_some_and(|task| task.as_str() == given)
                 || entry.branch.as_ref().is_some_and(|branch| branch.as_str() == given);

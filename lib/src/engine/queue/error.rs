@@ -29,7 +29,7 @@ pub enum QueueError {
     Spawn(#[from] SpawnError),
     /// A session of the queue failed.
     #[error(transparent)]
-    Session(#[from] super::super::Error),
+    Session(#[from] crate::engine::Error),
     /// An entry, or the list of them, cannot be read.
     #[error("`{name}` of the merge queue cannot be read: {why}")]
     Unreadable {

@@ -2,11 +2,11 @@
 
 use super::batch::BatchItem;
 use super::error::QueueError;
-use super::store::{Queue, QueueChange};
+use super::store::{MergeQueue, QueueChange};
 use crate::git::{self, LandError, Repo};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::merge::Tier;
-use crate::queue::{EntryLanding, EntryState, QueueEntry, Verdict};
+use crate::queue::{EntryLanding, EntryState, QueueEntry, TestVerdict};
 use crate::workspace::branch_ref;
 
 /// How often a change is tried that others outrun.
@@ -14,7 +14,7 @@ const TRIES: usize = 100;
 
 /// What became of a landing.
 #[derive(Debug)]
-pub(super) enum QueueLanding {
+pub(super) enum LandedPrefix {
     /// The target has these.
     Landed(Vec<QueueEntry>),
     /// The target or an entry was changed by another process: everything has to be looked at again.
@@ -31,12 +31,12 @@ pub(super) fn tip_of(repo: &Repo, target: &BranchName) -> Result<CommitId, Queue
 /// Moves the target from `from` to the last of these merges. Blocks, up to ten seconds for what is in the way.
 pub(super) fn land(
     repo: &Repo,
-    queue: &mut Queue,
+    queue: &mut MergeQueue,
     items: &[BatchItem],
     from: CommitId,
-    verdict: &Verdict,
-) -> Result<QueueLanding, QueueError> {
-    let Some(last) = items.last() else { return Ok(QueueLanding::Landed(Vec::new())) };
+    verdict: &TestVerdict,
+) -> Result<LandedPrefix, QueueError> {
+    let Some(last) = items.last() else { return Ok(LandedPrefix::Landed(Vec::new())) };
     let (target, to) = (queue.target.clone(), last.built.commit);
     let of = |entry: &QueueEntry| items.iter().find(|item| item.entry.id == entry.id);
     let begin = |entry: &mut QueueEntry| {
@@ -57,7 +57,7 @@ pub(super) fn land(
         entry.conflicts.clear();
     };
     let ids: Vec<EntryId> = items.iter().map(|item| item.entry.id.clone()).collect();
-    let landed = |queue: &Queue| {
+    let landed = |queue: &MergeQueue| {
         let of = |id: &EntryId| queue.entry(id).map(|stored| stored.entry.clone());
         let entries = ids.iter().filter_map(of).map(|mut entry| {
             begin(&mut entry);
@@ -73,10 +73,10 @@ pub(super) fn land(
         };
         let done = landed(queue);
         let moved = update_with(repo, queue, &ids, Some((from, to)), both)?;
-        return Ok(if moved { QueueLanding::Landed(done) } else { QueueLanding::Moved });
+        return Ok(if moved { LandedPrefix::Landed(done) } else { LandedPrefix::Moved });
     }
     if !update(repo, queue, &ids, begin)? {
-        return Ok(QueueLanding::Moved);
+        return Ok(LandedPrefix::Moved);
     }
     let back = |entry: &mut QueueEntry| {
         entry.state = EntryState::Submitted;
@@ -86,11 +86,11 @@ pub(super) fn land(
         Ok(()) => {
             let done = landed(queue);
             update(repo, queue, &ids, end)?;
-            Ok(QueueLanding::Landed(done))
+            Ok(LandedPrefix::Landed(done))
         }
         Err(LandError::Moved { .. }) => {
             update(repo, queue, &ids, back)?;
-            Ok(QueueLanding::Moved)
+            Ok(LandedPrefix::Moved)
         }
         Err(error @ (LandError::Git(_) | LandError::NotForward { .. } | LandError::Overwritten { .. })) => {
             update(repo, queue, &ids, back)?;
@@ -98,14 +98,14 @@ pub(super) fn land(
         }
         Err(held) => {
             update(repo, queue, &ids, back)?;
-            Ok(QueueLanding::Held(held.to_string()))
+            Ok(LandedPrefix::Held(held.to_string()))
         }
     }
 }
 
 /// Finishes what a killed process has left, and closes what is on the target by other ways. Returns the entries that
 /// have landed by that.
-pub(super) fn settle(repo: &Repo, queue: &mut Queue, tip: CommitId) -> Result<Vec<QueueEntry>, QueueError> {
+pub(super) fn settle(repo: &Repo, queue: &mut MergeQueue, tip: CommitId) -> Result<Vec<QueueEntry>, QueueError> {
     let (mut landed, mut cut_off) = (Vec::new(), Vec::new());
     for entry in queue.open.iter().map(|stored| &stored.entry).filter(|entry| entry.mark.is_none()) {
         let is_there = |commit| repo.history().is_ancestor(commit, tip);
@@ -133,7 +133,7 @@ pub(super) fn settle(repo: &Repo, queue: &mut Queue, tip: CommitId) -> Result<Ve
 /// Changes entries. False if one of them was closed by another process meanwhile.
 pub(super) fn update(
     repo: &Repo,
-    queue: &mut Queue,
+    queue: &mut MergeQueue,
     ids: &[EntryId],
     edit: impl Fn(&mut QueueEntry),
 ) -> Result<bool, QueueError> {
@@ -142,7 +142,7 @@ pub(super) fn update(
 
 fn update_with(
     repo: &Repo,
-    queue: &mut Queue,
+    queue: &mut MergeQueue,
     ids: &[EntryId],
     step: Option<(CommitId, CommitId)>,
     edit: impl Fn(&mut QueueEntry),
@@ -162,7 +162,7 @@ fn update_with(
         if queue.apply(repo, change, "pleach: merge queue")? {
             return Ok(true);
         }
-        *queue = Queue::read(repo, &queue.target)?;
+        *queue = MergeQueue::read(repo, &queue.target)?;
         if let Some((from, _)) = step
             && tip_of(repo, &queue.target)? != from
         {

@@ -45,5 +45,5 @@ pub use error::QueueError;
 pub use outcome::QueueOutcome;
 pub use run::{QueueRun, queue_lock};
 pub use settings::{QueueSettings, ResolverSettings};
-pub use store::{Queue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};
+pub use store::{MergeQueue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};
 pub use trust::queue_to_trust;

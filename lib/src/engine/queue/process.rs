@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use super::batch::{Batch, BatchItem, LeftOut, tests_of};
+use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
 use super::error::QueueError;
-use super::landing::{self, QueueLanding, tip_of, update};
+use super::landing::{self, LandedPrefix, tip_of, update};
 use super::learned::record_landed;
 use super::outcome::QueueOutcome;
 use super::resolver::abandon_resolvers;
 use super::results::{self, TestResult};
 use super::run::{QueueRun, verdict_of};
-use super::store::{Queue, QueueChange};
+use super::store::{MergeQueue, QueueChange};
 use super::test_runs::{TestId, TestJob};
 use super::test_slot::TestPlace;
 use crate::engine::merging::conflicted_paths;
 use crate::engine::spawned::SpawnedRun;
 use crate::ids::{CommitId, EntryId};
-use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, Verdict, batch_size};
+use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, TestVerdict, batch_size};
 
 impl QueueRun {
     /// Works in the background.
@@ -33,7 +33,7 @@ impl QueueRun {
         while self.runs.next().await?.is_some() {}
         worked?;
         self.outcome.tests = self.runs.count;
-        let mut queue = Queue::read(&self.place.repo, &self.place.target)?;
+        let mut queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
         let is_left = |entry: &QueueEntry| entry.state == EntryState::Testing;
         let left: Vec<EntryId> = queue.entries().into_iter().filter(is_left).map(|entry| entry.id).collect();
         update(&self.place.repo, &mut queue, &left, |entry| entry.state = EntryState::Submitted)?;
@@ -71,9 +71,9 @@ impl QueueRun {
     }
 
     /// Reads the queue and where its target is, with what a killed process has left brought to an end.
-    fn look(&mut self) -> Result<(Queue, CommitId), QueueError> {
+    fn look(&mut self) -> Result<(MergeQueue, CommitId), QueueError> {
         let TestPlace { repo, target, .. } = &self.place;
-        let mut queue = Queue::read(repo, target)?;
+        let mut queue = MergeQueue::read(repo, target)?;
         let tip = tip_of(repo, target)?;
         for entry in landing::settle(repo, &mut queue, tip)? {
             self.tell_landed(entry);
@@ -82,7 +82,7 @@ impl QueueRun {
     }
 
     /// Merges and tests an entry that needs approval.
-    async fn prepare(&mut self, queue: &mut Queue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
+    async fn prepare(&mut self, queue: &mut MergeQueue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
         let Some(batch) = self.gather(queue, std::slice::from_ref(id), tip).await? else { return Ok(()) };
         let item = &batch.items[0];
         if !self.vet(queue, item).await? {
@@ -113,9 +113,9 @@ impl QueueRun {
         id: TestId,
         commit: CommitId,
         tests: Vec<EntryTest>,
-    ) -> Result<Option<(Verdict, Option<TestResult>)>, QueueError> {
+    ) -> Result<Option<(TestVerdict, Option<TestResult>)>, QueueError> {
         if tests.is_empty() {
-            return Ok(Some((Verdict::Unverified, None)));
+            return Ok(Some((TestVerdict::Unverified, None)));
         }
         let job = self.job(id.clone(), commit, tests)?;
         if let Some(known) = results::known(&self.place.repo, &self.place.target, &job.key)? {
@@ -132,7 +132,7 @@ impl QueueRun {
             if job.id == id {
                 return Ok(said);
             }
-            let mut queue = Queue::read(&self.place.repo, &self.place.target)?;
+            let mut queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
             self.hear(&mut queue, job, said)?;
         }
         Ok(None)
@@ -140,10 +140,15 @@ impl QueueRun {
 
     /// Merges entries one onto the other, and says in the others why they are not among them. None if there is nothing
     /// to test.
-    async fn gather(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<Option<Batch>, QueueError> {
+    async fn gather(
+        &mut self,
+        queue: &mut MergeQueue,
+        ids: &[EntryId],
+        tip: CommitId,
+    ) -> Result<Option<MergeBatch>, QueueError> {
         let entries: Vec<QueueEntry> = ids.iter().filter_map(|id| Some(queue.entry(id)?.entry.clone())).collect();
         let options = self.settings.merge_options();
-        let mut batch = tokio::task::block_in_place(|| Batch::gather(&self.place.repo, entries, tip, &options))?;
+        let mut batch = tokio::task::block_in_place(|| MergeBatch::gather(&self.place.repo, entries, tip, &options))?;
         for (id, left_out) in std::mem::take(&mut batch.left_out) {
             match left_out {
                 LeftOut::Derive(tried) => self.derive(queue, &id, tip, *tried).await?,
@@ -153,7 +158,7 @@ impl QueueRun {
         Ok((!batch.items.is_empty()).then_some(batch))
     }
 
-    fn leave_out(&mut self, queue: &mut Queue, id: &EntryId, left_out: LeftOut) -> Result<(), QueueError> {
+    fn leave_out(&mut self, queue: &mut MergeQueue, id: &EntryId, left_out: LeftOut) -> Result<(), QueueError> {
         let (conflicts, why) = match left_out {
             // The next look finds it on the target.
             LeftOut::Present | LeftOut::Crowded | LeftOut::Derive(_) => return Ok(()),
@@ -173,14 +178,14 @@ impl QueueRun {
     }
 
     /// The next entry whose conflict an agent may resolve.
-    fn conflicted(&self, queue: &Queue) -> Option<EntryId> {
+    fn conflicted(&self, queue: &MergeQueue) -> Option<EntryId> {
         let entries = queue.entries().into_iter();
         entries.filter(|entry| entry.state == EntryState::Conflicted).map(|entry| entry.id).next()
     }
 
     /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
     /// makes the tests fail.
-    async fn work_batch(&mut self, queue: &mut Queue, ids: &[EntryId], tip: CommitId) -> Result<(), QueueError> {
+    async fn work_batch(&mut self, queue: &mut MergeQueue, ids: &[EntryId], tip: CommitId) -> Result<(), QueueError> {
         let Some(batch) = self.gather(queue, ids, tip).await? else { return Ok(()) };
         for item in &batch.items {
             if !self.vet(queue, item).await? {
@@ -188,7 +193,7 @@ impl QueueRun {
             }
         }
         let mut search = PrefixSearch { entries: batch.items.len(), ..PrefixSearch::default() };
-        let mut verdicts: BTreeMap<usize, (Verdict, Option<TestResult>)> = BTreeMap::new();
+        let mut verdicts: BTreeMap<usize, (TestVerdict, Option<TestResult>)> = BTreeMap::new();
         let (mut landed, mut from) = (0, tip);
         self.mark_testing(queue, &batch)?;
         loop {
@@ -198,7 +203,7 @@ impl QueueRun {
                 search.running.remove(length);
             }
             if step.land > landed {
-                let verdict = verdicts.get(&step.land).map_or(Verdict::Unverified, |(verdict, _)| verdict.clone());
+                let verdict = verdicts.get(&step.land).map_or(TestVerdict::Unverified, |(verdict, _)| verdict.clone());
                 let items = &batch.items[landed..step.land];
                 if !self.land(queue, items, from, &verdict)? {
                     self.stop_prefixes(&search);
@@ -239,16 +244,16 @@ impl QueueRun {
     /// Starts tests of prefixes. True if some needed none, because their result is known.
     fn start_tests(
         &mut self,
-        batch: &Batch,
+        batch: &MergeBatch,
         lengths: &[usize],
         search: &mut PrefixSearch,
-        verdicts: &mut BTreeMap<usize, (Verdict, Option<TestResult>)>,
+        verdicts: &mut BTreeMap<usize, (TestVerdict, Option<TestResult>)>,
     ) -> Result<bool, QueueError> {
         let mut is_known = false;
         for length in lengths.iter().copied() {
             let tests = batch.tests(length, self.settings.test.as_ref());
             let known = match tests.is_empty() {
-                true => Some((Verdict::Unverified, None)),
+                true => Some((TestVerdict::Unverified, None)),
                 false => {
                     let job = self.job(TestId::Prefix(length), batch.items[length - 1].built.commit, tests)?;
                     match results::known(&self.place.repo, &self.place.target, &job.key)? {
@@ -263,14 +268,14 @@ impl QueueRun {
             };
             if let Some((verdict, result)) = known {
                 is_known = true;
-                search.tested.insert(length, verdict.is_green() || verdict == Verdict::Unverified);
+                search.tested.insert(length, verdict.is_green() || verdict == TestVerdict::Unverified);
                 verdicts.insert(length, (verdict, result));
             }
         }
         Ok(is_known)
     }
 
-    fn mark_testing(&self, queue: &mut Queue, batch: &Batch) -> Result<(), QueueError> {
+    fn mark_testing(&self, queue: &mut MergeQueue, batch: &MergeBatch) -> Result<(), QueueError> {
         let of = |id: &EntryId| batch.items.iter().find(|item| item.entry.id == *id);
         let untested = batch.tests(batch.items.len(), self.settings.test.as_ref()).is_empty();
         if untested {
@@ -290,15 +295,15 @@ impl QueueRun {
     /// Lands merges that have passed. False if nothing more can be done with the batch.
     fn land(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         items: &[BatchItem],
         from: CommitId,
-        verdict: &Verdict,
+        verdict: &TestVerdict,
     ) -> Result<bool, QueueError> {
         let repo = &self.place.repo;
         let landed = tokio::task::block_in_place(|| landing::land(repo, queue, items, from, verdict))?;
         match landed {
-            QueueLanding::Landed(entries) => {
+            LandedPrefix::Landed(entries) => {
                 let options = self.settings.merge_options();
                 for entry in entries {
                     tokio::task::block_in_place(|| record_landed(&self.place.repo, &entry, &options))?;
@@ -306,8 +311,8 @@ impl QueueRun {
                 }
                 Ok(true)
             }
-            QueueLanding::Moved => Ok(false),
-            QueueLanding::Held(why) => {
+            LandedPrefix::Moved => Ok(false),
+            LandedPrefix::Held(why) => {
                 self.outcome.held = Some(why);
                 Ok(false)
             }

@@ -8,7 +8,7 @@ use super::error::QueueError;
 use super::landing::update;
 use super::run::QueueRun;
 use super::settings::ResolverSettings;
-use super::store::{Queue, entry_log};
+use super::store::{MergeQueue, entry_log};
 use crate::engine::landing::commits_since;
 use crate::engine::merging::{left_words, resolved_hunks, unresolved};
 use crate::engine::{SessionEnded, StartRequest, cancel, run_session, start_session};
@@ -27,7 +27,7 @@ const RESOLVE_PIPELINE: &str = include_str!("../../../pipelines/resolve.dot");
 const TOLD: usize = 20;
 
 /// What an agent made of a conflict.
-enum Resolution {
+enum AgentAnswer {
     /// These files have both sides.
     Resolved(TreeId),
     /// Some of it is solved.
@@ -40,7 +40,12 @@ enum Resolution {
 
 impl QueueRun {
     /// Has an agent resolve the conflict of an entry, or hands it to a person.
-    pub(super) async fn resolve(&mut self, queue: &mut Queue, id: &EntryId, tip: CommitId) -> Result<(), QueueError> {
+    pub(super) async fn resolve(
+        &mut self,
+        queue: &mut MergeQueue,
+        id: &EntryId,
+        tip: CommitId,
+    ) -> Result<(), QueueError> {
         let Some(stored) = queue.entry(id) else { return Ok(()) };
         let (entry, log) = (stored.entry.clone(), entry_log(&self.place.repo, stored)?);
         let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts)
@@ -57,7 +62,7 @@ impl QueueRun {
         let request = tokio::task::block_in_place(|| request(&repo, &entry, &conflict, log.clone()))?;
         let answer = self.ask(queue, &entry, &conflict, &request, &settings).await?;
         let answer = match answer {
-            (Resolution::Resolved(tree), _) => self.judge(&entry, &conflict, tree, log.as_deref())?,
+            (AgentAnswer::Resolved(tree), _) => self.judge(&entry, &conflict, tree, log.as_deref())?,
             (other, _) => other,
         };
         self.take_answer(queue, &entry, &conflict, &settings, answer)
@@ -66,12 +71,12 @@ impl QueueRun {
     /// Runs the session of the agent. What it leaves, and the session.
     async fn ask(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         entry: &QueueEntry,
         conflict: &OpenConflict,
         request: &ResolutionRequest,
         settings: &ResolverSettings,
-    ) -> Result<(Resolution, SessionId), QueueError> {
+    ) -> Result<(AgentAnswer, SessionId), QueueError> {
         let engine = self.place.engine.clone();
         let values = [("entry", entry.name()), ("request", engine.redactor.text(&request.text()).into_owned())];
         let values: BTreeMap<String, String> = values.map(|(key, value)| (key.to_owned(), value)).into();
@@ -103,12 +108,12 @@ impl QueueRun {
         let answer = match ended {
             SessionEnded::Completed => {
                 let work = session.state().work.get(&self.place.repo_name).copied().unwrap_or(conflict.commit);
-                Resolution::Resolved(self.place.repo.tree_of(work)?)
+                AgentAnswer::Resolved(self.place.repo.tree_of(work)?)
             }
-            SessionEnded::Failed { reason } => Resolution::Failed(reason),
-            SessionEnded::Cancelled => Resolution::Failed("its session was cancelled".to_owned()),
-            SessionEnded::Paused(_) if self.place.engine.cancel.is_stopped() => Resolution::Stopped,
-            SessionEnded::Paused(pause) => Resolution::Failed(format!("its session waits: {:?}", pause.reason)),
+            SessionEnded::Failed { reason } => AgentAnswer::Failed(reason),
+            SessionEnded::Cancelled => AgentAnswer::Failed("its session was cancelled".to_owned()),
+            SessionEnded::Paused(_) if self.place.engine.cancel.is_stopped() => AgentAnswer::Stopped,
+            SessionEnded::Paused(pause) => AgentAnswer::Failed(format!("its session waits: {:?}", pause.reason)),
         };
         let is_open = matches!(session.state().phase, Phase::Running | Phase::Paused { .. });
         drop(session);
@@ -125,11 +130,11 @@ impl QueueRun {
         conflict: &OpenConflict,
         tree: TreeId,
         log: Option<&str>,
-    ) -> Result<Resolution, QueueError> {
+    ) -> Result<AgentAnswer, QueueError> {
         let repo = &self.place.repo;
         let begun = repo.tree_of(conflict.commit)?;
         if tree == begun {
-            return Ok(Resolution::Failed("it changed nothing".to_owned()));
+            return Ok(AgentAnswer::Failed("it changed nothing".to_owned()));
         }
         let allowed = allowed_paths(repo, entry, conflict)?;
         let is_named = |path: &RepoPath| log.is_some_and(|log| log.contains(&path.to_string()));
@@ -138,26 +143,26 @@ impl QueueRun {
         let others: Vec<RepoPath> = others.filter(|path| !allowed.contains(path) && !is_named(path)).collect();
         if !others.is_empty() {
             let what = named(&others);
-            return Ok(Resolution::Failed(format!("it changed {what}, which is not in conflict and no test names")));
+            return Ok(AgentAnswer::Failed(format!("it changed {what}, which is not in conflict and no test names")));
         }
         let left = conflict.sides.as_ref().map(|sides| unresolved(repo, sides, tree)).transpose()?;
         Ok(match left.filter(|left| !left.is_empty()) {
-            Some(left) => Resolution::Partial(tree, left),
-            None => Resolution::Resolved(tree),
+            Some(left) => AgentAnswer::Partial(tree, left),
+            None => AgentAnswer::Resolved(tree),
         })
     }
 
     fn take_answer(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         entry: &QueueEntry,
         conflict: &OpenConflict,
         settings: &ResolverSettings,
-        answer: Resolution,
+        answer: AgentAnswer,
     ) -> Result<(), QueueError> {
         let (repo, id) = (self.place.repo.clone(), std::slice::from_ref(&entry.id));
         let (why, left) = match answer {
-            Resolution::Resolved(tree) => {
+            AgentAnswer::Resolved(tree) => {
                 let resolution = resolution(&repo, entry, conflict, tree, Tier::Agent)?;
                 update(&repo, queue, id, |entry| {
                     entry.state = EntryState::Submitted;
@@ -166,18 +171,18 @@ impl QueueRun {
                 })?;
                 return forget_conflict(&repo, &entry.target, &entry.id);
             }
-            Resolution::Stopped => {
+            AgentAnswer::Stopped => {
                 update(&repo, queue, id, |entry| {
                     entry.state = EntryState::Conflicted;
                     entry.attempts = entry.attempts.saturating_sub(1);
                 })?;
                 return Ok(());
             }
-            Resolution::Partial(tree, left) => {
+            AgentAnswer::Partial(tree, left) => {
                 keep_conflict(&repo, entry, conflict.onto, tree)?;
                 (left_words(&left), Some(left))
             }
-            Resolution::Failed(why) => (why, None),
+            AgentAnswer::Failed(why) => (why, None),
         };
         let edit = |entry: &mut QueueEntry| {
             if let Some(left) = &left {
@@ -200,7 +205,7 @@ impl QueueRun {
 /// Ends the sessions of agents that a killed process has left, so that their entries are resolved anew.
 pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
     let (repo, target) = (&run.place.repo, &run.place.target);
-    let mut queue = Queue::read(repo, target)?;
+    let mut queue = MergeQueue::read(repo, target)?;
     let is_left = |entry: &QueueEntry| entry.state == EntryState::Resolving;
     for entry in queue.entries().into_iter().filter(is_left) {
         if let Some(session) = &entry.resolver {

@@ -7,7 +7,7 @@ use super::landing::{tip_of, update};
 use super::outcome::QueueOutcome;
 use super::results::{ResultKey, TestResult};
 use super::settings::QueueSettings;
-use super::store::{Queue, QueueChange, change_queue};
+use super::store::{MergeQueue, QueueChange, change_queue};
 use super::suspects::Suspects;
 use super::test_runs::{TestId, TestJob, TestRuns};
 use super::test_slot::TestPlace;
@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::event::{MergeComplete, MergeEscalated};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName};
-use crate::queue::{EntryState, EntryTest, QueueEntry, Verdict};
+use crate::queue::{EntryState, EntryTest, QueueEntry, TestVerdict};
 use crate::workspace::{Lock, branch_key};
 
 /// A queue that this process works.
@@ -49,7 +49,7 @@ impl QueueRun {
         let what = format!("the merge queue of `{target}`");
         let lock = Lock::take(repo.common_dir(), &queue_lock(&target), &what)?;
         tip_of(&repo, &target)?;
-        let begins = |_: &Queue| Ok((QueueChange { begins: true, ..QueueChange::default() }, ()));
+        let begins = |_: &MergeQueue| Ok((QueueChange { begins: true, ..QueueChange::default() }, ()));
         change_queue(&repo, &target, "pleach: work the merge queue", begins)?;
         let place = TestPlace { engine, repo, repo_name, target };
         let (runs, size) = (TestRuns::new(place.clone()), settings.batch);
@@ -66,7 +66,7 @@ impl QueueRun {
     /// Returns an entry to its task, which is worked again; an entry without one is handed to a person.
     pub(super) fn give_back(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         id: &EntryId,
         why: &str,
         edit: impl Fn(&mut QueueEntry),
@@ -79,7 +79,6 @@ impl QueueRun {
             entry.state = EntryState::Repairing;
             entry.why = Some(why.to_owned());
             entry.resolution = None;
-            entry.verdict = None;
             edit(entry);
         });
         done.map(drop)
@@ -88,7 +87,7 @@ impl QueueRun {
     /// Hands an entry to a person.
     pub(super) fn escalate(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut MergeQueue,
         id: &EntryId,
         why: &str,
         edit: impl Fn(&mut QueueEntry),
@@ -127,11 +126,11 @@ impl QueueRun {
     }
 }
 
-pub(super) fn verdict_of(result: &TestResult) -> Verdict {
+pub(super) fn verdict_of(result: &TestResult) -> TestVerdict {
     let seconds = result.seconds;
     match (result.passed, result.flaky) {
-        (true, false) => Verdict::Pass { seconds },
-        (true, true) => Verdict::Flaky { seconds },
-        (false, _) => Verdict::Fail { exit: result.exit.clone(), semantic: false },
+        (true, false) => TestVerdict::Pass { seconds },
+        (true, true) => TestVerdict::Flaky { seconds },
+        (false, _) => TestVerdict::Fail { exit: result.exit.clone(), semantic: false },
     }
 }

@@ -45,7 +45,7 @@ pub struct StoredEntry {
 
 /// The queue of a target as it was read.
 #[derive(Debug, Clone)]
-pub struct Queue {
+pub struct MergeQueue {
     /// The branch everything is merged into.
     pub target: BranchName,
     /// Its open entries, oldest first.
@@ -115,7 +115,7 @@ pub fn queue_targets(repo: &Repo) -> Result<Vec<BranchName>, QueueError> {
     Ok(targets)
 }
 
-impl Queue {
+impl MergeQueue {
     /// Reads the queue of a target.
     pub fn read(repo: &Repo, target: &BranchName) -> Result<Self, QueueError> {
         // An entry may be closed between the list and itself: the list is read again then.
@@ -218,10 +218,10 @@ pub(super) fn change_queue<T>(
     repo: &Repo,
     target: &BranchName,
     why: &str,
-    mut make: impl FnMut(&Queue) -> Result<(QueueChange, T), QueueError>,
+    mut make: impl FnMut(&MergeQueue) -> Result<(QueueChange, T), QueueError>,
 ) -> Result<T, QueueError> {
     for _ in 0..TRIES {
-        let mut queue = Queue::read(repo, target)?;
+        let mut queue = MergeQueue::read(repo, target)?;
         let (change, made) = make(&queue)?;
         if queue.apply(repo, change, why)? {
             return Ok(made);

@@ -1,10 +1,10 @@
 //! What must be approved before a queue is worked: the settings of the repository, and the tests its entries bring.
 
-use super::store::Queue;
+use super::store::MergeQueue;
 use crate::trust::{TrustItem, TrustScope};
 
 /// What must be approved before a queue is worked.
-pub fn queue_to_trust(scope: &TrustScope<'_>, queue: &Queue) -> Vec<TrustItem> {
+pub fn queue_to_trust(scope: &TrustScope<'_>, queue: &MergeQueue) -> Vec<TrustItem> {
     let mut items = scope.settings();
     for entry in queue.open.iter().map(|stored| &stored.entry) {
         let tests = entry.tests.iter();

@@ -5,7 +5,7 @@ use super::batch::{BatchItem, tests_of};
 use super::error::QueueError;
 use super::results::{self, ResultKey, TestResult};
 use super::run::QueueRun;
-use super::store::Queue;
+use super::store::MergeQueue;
 use super::test_runs::{TestId, TestJob};
 use crate::config::UntestedFiles;
 use crate::git::{CommitSpec, EntryKind, Person, TreeEdit};
@@ -17,7 +17,7 @@ use crate::text::named;
 impl QueueRun {
     /// Whether an agent may resolve the conflict of an entry: there is one, it has not tried too often, and a test would
     /// tell if it was wrong.
-    pub(super) fn may_resolve(&self, queue: &Queue, id: &EntryId) -> bool {
+    pub(super) fn may_resolve(&self, queue: &MergeQueue, id: &EntryId) -> bool {
         let Some(resolver) = &self.settings.resolver else { return false };
         let is_fit = |tries: u32, tests: &[EntryTest]| tries < resolver.attempts && !tests.is_empty();
         queue.entry(id).is_some_and(|stored| {
@@ -27,7 +27,7 @@ impl QueueRun {
     }
 
     /// Whether a merge may be tested with others. One that may not is handed to a person.
-    pub(super) async fn vet(&mut self, queue: &mut Queue, item: &BatchItem) -> Result<bool, QueueError> {
+    pub(super) async fn vet(&mut self, queue: &mut MergeQueue, item: &BatchItem) -> Result<bool, QueueError> {
         let origin = &item.built.origin;
         if origin.tier <= Tier::Clean || origin.tier == Tier::Person || item.entry.approved {
             return Ok(true);

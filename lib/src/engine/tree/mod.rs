@@ -6,7 +6,7 @@
 //! | What is a run? | `plan` tree and settings, `claim` what it holds, `open` reads what was done, `run` and `run_state` its state, `task_slots` its worktrees, `start` its opening commit, `pump` the loop: start actions, handle results; `ended` |
 //! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves |
 //! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` collects its feedback |
-//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `queue_landing` through the merge queue, `delete_branches` afterwards |
+//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `queue_plan` and `queue_landing` through the merge queue, `delete_branches` afterwards |
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
 //! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
 //! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
@@ -39,6 +39,7 @@ mod planning;
 pub mod progress;
 mod pump;
 mod queue_landing;
+mod queue_plan;
 mod queued_marks;
 mod refusal;
 mod refusal_reasons;
@@ -71,7 +72,7 @@ pub use phase::as_merged_now;
 pub use plan::{TaskPipeline, TreePlan};
 pub use planning::{PlanError, Planner, planner_node};
 pub use pump::{run_tree, spawn};
-pub use queue_landing::QueueLanding;
+pub use queue_plan::QueueLanding;
 pub use refusal::{First, Refusal, RefusalCode};
 pub use run::TreeRun;
 pub use skip_reset::{Mark, Marked, Marking, PreparedMark};

@@ -1,6 +1,6 @@
 //! Opens a run: reads the progress so far.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claim::TreeClaim;
@@ -42,6 +42,8 @@ pub fn open(
         unfinished: BTreeMap::new(),
         approved: Approved::default(),
         lost: BTreeMap::new(),
+        waiting: BTreeSet::new(),
+        queue_moves: Vec::new(),
         opened: false,
         _claim: claim,
     };

@@ -48,6 +48,11 @@ impl Approved {
         }
     }
 
+    /// Whether a commit counts as approved.
+    pub(super) fn has(&self, commit: CommitId) -> bool {
+        self.commits.contains(&commit)
+    }
+
     /// Adds a commit this run made from others: it counts as approved if all of them are.
     pub(super) fn extend(&mut self, of: &[CommitId], commit: CommitId) {
         if of.iter().all(|of| self.commits.contains(of)) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::progress::ProgressReader;
-use super::queue_landing::QueueLanding;
+use super::queue_plan::QueueLanding;
 use super::stamp::Stamp;
 use crate::engine::secret_check;
 use crate::event::{Commits, TaskOf};

@@ -10,7 +10,8 @@ use super::attempts::Attempts;
 use super::ended::{TreeEnded, TreeOutcome};
 use super::land::{self, LandOutcome, LandingStep, LandingTests, WorkEnd};
 use super::phase::{self, PhaseMerge};
-use super::queue_landing::{self, QueueLanding, QueueReturn};
+use super::queue_landing::{self, QueueReturn};
+use super::queue_plan::QueueLanding;
 use super::resume::OpeningSession;
 use super::run::TreeRun;
 use super::{Error, begin, earlier_runs, loop_guard, queued_marks, refusal_reasons, spending, start, testing};
@@ -35,8 +36,6 @@ pub(super) struct TreePump<'a> {
     landing: Option<TaskId>,
     /// Tasks that are decided and wait until they may land.
     to_land: VecDeque<(TaskId, Box<TaskSession>)>,
-    /// Tasks that wait for a person or were cancelled, while others are worked.
-    waiting: BTreeSet<TaskId>,
     /// Nothing more is started.
     is_ending: bool,
     /// How the run ends, once nothing is in progress.
@@ -80,8 +79,8 @@ enum Back {
 impl<'a> TreePump<'a> {
     pub(super) fn new(run: &'a mut TreeRun) -> Self {
         let (active, jobs, to_land) = (BTreeMap::new(), JoinSet::new(), VecDeque::new());
-        let (waiting, outcome) = (BTreeSet::new(), TreeOutcome::default());
-        Self { run, active, jobs, landing: None, to_land, waiting, is_ending: false, outcome }
+        let outcome = TreeOutcome::default();
+        Self { run, active, jobs, landing: None, to_land, is_ending: false, outcome }
     }
 
     /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
@@ -124,9 +123,9 @@ impl<'a> TreePump<'a> {
             }
             start::look_around(self.run)?;
             self.write_marks()?;
-            let running: BTreeSet<TaskId> = self.active.keys().chain(&self.waiting).cloned().collect();
+            let running: BTreeSet<TaskId> = self.active.keys().chain(&self.run.state.waiting).cloned().collect();
             let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
-            let starts = self.run.schedule.starts(&running, slots + self.waiting.len());
+            let starts = self.run.schedule.starts(&running, slots + self.run.state.waiting.len());
             if starts.is_empty() {
                 // All there is left waits for a person, or for a task that does.
                 self.is_ending |= self.active.is_empty();
@@ -489,11 +488,11 @@ impl<'a> TreePump<'a> {
             WorkEnd::Ended(ended @ (TreeEnded::Cancelled(_) | TreeEnded::Refused(_)))
                 if self.run.plan.name == TreeName::Tasks =>
             {
-                self.waiting.insert(task.clone());
+                self.run.state.waiting.insert(task.clone());
                 self.outcome.add(ended);
             }
             WorkEnd::Ended(ended) if ended.waits_for_person() && self.works_others() => {
-                self.waiting.insert(task.clone());
+                self.run.state.waiting.insert(task.clone());
                 self.outcome.add(ended);
             }
             WorkEnd::Ended(ended) => self.end(Ok(ended)),

@@ -1,10 +1,11 @@
 //! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::land::{self, LandOutcome};
+use super::queue_plan::QueueLanding;
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::{Error, testing};
@@ -17,25 +18,12 @@ use crate::git::Repo;
 use crate::ids::{BranchName, EntryId, RepoName, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
 use crate::plan::tree::TestCommand;
-use crate::queue::{EntryState, EntryTest, QueueEntry, Verdict};
+use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict};
 use crate::step::text;
 use crate::workspace::LockError;
 
 /// How often it is looked at whether another process has gone on with the queue.
 const POLL: Duration = Duration::from_millis(100);
-
-/// How the tasks of a run land through the queue.
-#[derive(Debug, Clone)]
-pub struct QueueLanding {
-    /// How the queue works.
-    pub settings: QueueSettings,
-    /// Whether tasks enter it by themselves.
-    pub is_enabled: bool,
-    /// Whether a person has agreed that they land.
-    pub approves: bool,
-    /// The priorities of tasks that have one.
-    pub priorities: BTreeMap<TaskId, i32>,
-}
 
 /// What became of a task in the queue.
 #[derive(Debug)]
@@ -199,6 +187,7 @@ pub(super) fn returned(
         QueueReturn::Landed(entry) => {
             let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
             let commit = entry.landing.map_or(entry.head, |landing| landing.to);
+            approve_moves(run, entry.landing);
             land::note_landed(run, session, vec![LandedBranch { target, from: None, commit }])?;
             Ok(LandOutcome::Landed)
         }
@@ -222,6 +211,20 @@ pub(super) fn returned(
     }
 }
 
+/// What the queue has landed of this run's tasks is as approved as what it was built on. They may be heard of in another
+/// order than they have landed in.
+fn approve_moves(run: &mut TreeRun, landing: Option<EntryLanding>) {
+    let state = &mut run.state;
+    state.queue_moves.extend(landing.map(|landing| (landing.from, landing.to)));
+    for _ in 0..state.queue_moves.len() {
+        for (from, to) in &state.queue_moves {
+            if !state.approved.has(*to) {
+                state.approved.extend(&[*from], *to);
+            }
+        }
+    }
+}
+
 /// The refusal for a task that waits for a person to queue it.
 pub(super) fn not_queued(run: &TreeRun, task: TaskId) -> Result<Refusal, Error> {
     let why = format!("`merge.enabled` is off; `pleach task merge {task}` merges it");
@@ -238,7 +241,9 @@ fn take_back(run: &mut TreeRun, session: &mut TaskSession, stored: &StoredEntry)
         let why = format!("{why}; its attempts are used up, and `pleach merge why {task}` tells more");
         return Ok(LandOutcome::Refused(refused(run, task, RefusalCode::Conflict, why)?));
     }
-    if let Some(Verdict::Fail { .. }) = entry.verdict {
+    if let Some(TestVerdict::Fail { .. }) = entry.verdict
+        && entry.conflicts.is_empty()
+    {
         let log = entry_log(&run.repo, stored)?.unwrap_or(why);
         let said = format!("Other work landed first, and the tests fail on both together.\n\n{log}");
         let report = StepReport { body: text::own(&said), said, log: Some(log), ..StepReport::default() };

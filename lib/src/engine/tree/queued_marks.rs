@@ -6,7 +6,7 @@ use super::Error;
 use super::run::{TreeRun, target_tip};
 use super::skip_reset::{Mark, Marking};
 use crate::clock;
-use crate::engine::queue::{Queue, Submission, close_mark, enqueue};
+use crate::engine::queue::{MergeQueue, Submission, close_mark, enqueue};
 use crate::event::WarningCode;
 use crate::ids::TaskId;
 use crate::queue::{EntryMark, MarkDecision, QueueEntry};
@@ -44,7 +44,7 @@ impl Marking<'_> {
 
 /// Writes the decisions that wait for a run, but for those about tasks in progress. Blocks.
 pub(super) fn write_marks(run: &mut TreeRun, active: &BTreeSet<TaskId>) -> Result<(), Error> {
-    let queue = Queue::read(&run.repo, &run.plan.target)?;
+    let queue = MergeQueue::read(&run.repo, &run.plan.target)?;
     let mut is_changed = false;
     for stored in &queue.open {
         let (Some(mark), Some(task)) = (&stored.entry.mark, &stored.entry.task) else { continue };

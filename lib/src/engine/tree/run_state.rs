@@ -1,6 +1,6 @@
 //! The state of a tree run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::claim::TreeClaim;
 use super::pending_trust::Approved;
@@ -31,6 +31,10 @@ pub(super) struct RunState {
     pub(super) approved: Approved,
     /// Landed sessions of earlier runs without a step in the progress.
     pub(super) lost: BTreeMap<TaskId, Vec<SessionId>>,
+    /// Tasks that wait for a person or were cancelled, while others are worked.
+    pub(super) waiting: BTreeSet<TaskId>,
+    /// What the merge queue has landed for this run, from and to which commit.
+    pub(super) queue_moves: Vec<(CommitId, CommitId)>,
     /// The opening commit is written.
     pub(super) opened: bool,
     /// The last to go: the slots are trimmed while it is held.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use pleach::event::{
     AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictKind,
     ConflictedPath, ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind,
-    HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch,
-    ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged,
-    PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded,
-    Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status,
-    StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted, Usage, WarningCode,
-    WorktreeCreated, WorktreeMergeConflict, WorktreeMerged,
+    HumanInteraction, Landed, Landing, MergeComplete, MergeEscalated, MessageRange, NodeExecution, NodeStarted,
+    Outcome, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted,
+    PauseReason, PhaseMerged, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted,
+    PriceUnknown, Recorded, Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot,
+    SnapshotRecorded, Status, StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted,
+    Usage, WarningCode, WorktreeCreated, WorktreeMergeConflict, WorktreeMerged,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -99,6 +99,25 @@ fn told() -> Vec<Event> {
             target,
             commit: commit(5),
             done: 2,
+            extra: Default::default(),
+        }
+        .into(),
+        MergeComplete {
+            entry: "01J00000000000000000000001".parse().unwrap(),
+            task: Some("task-abc234".parse().unwrap()),
+            auto: true,
+            branch: Some("pleach/tasks/main/task-abc234".parse().unwrap()),
+            target: "main".parse().unwrap(),
+            tier: Some("clean".into()),
+            extra: Default::default(),
+        }
+        .into(),
+        MergeEscalated {
+            entry: "01J00000000000000000000002".parse().unwrap(),
+            task: None,
+            branch: Some("topic".parse().unwrap()),
+            target: "main".parse().unwrap(),
+            conflicts: 2,
             extra: Default::default(),
         }
         .into(),

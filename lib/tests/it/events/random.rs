@@ -251,6 +251,8 @@ fn fill(mut event: Event, with: Filling) -> Event {
         }
         Event::TaskLanded(data) => (data.status, data.commit, data.extra) = (with.maybe, with.commit, with.extra),
         Event::PhaseMerged(data) => (data.commit, data.extra) = (with.commit, with.extra),
+        Event::MergeComplete(data) => (data.auto, data.tier, data.extra) = (with.flag, with.maybe, with.extra),
+        Event::MergeEscalated(data) => (data.conflicts, data.extra) = (with.small as usize, with.extra),
         Event::Warning(data) => *data = WarningCode::Other(with.text.clone()).with(with.text),
         Event::AgentSpoke(data) => (data.node_id, data.message, data.extra) = (with.node, with.json, with.extra),
         Event::AgentWaits(data) => (data.node_id, data.why, data.extra) = (with.node, with.maybe, with.extra),
