@@ -129,6 +129,14 @@ pub fn names(entries: &Value) -> Vec<&str> {
 }
 
 #[test]
+fn the_page_about_the_queue_shows_what_happens() {
+    let queue = Queue::tested("true");
+    queue.branch("topic", &[("topic.txt", "1")]);
+    queue.branch("other", &[("other.txt", "2")]);
+    crate::tree_commands::page::shows_what_happens(&queue.env, "docs/merge-queue.md", 7);
+}
+
+#[test]
 fn merge_queue() {
     let queue = Queue::tested("true");
     assert!(queue.env.pleach(&["merge"]).expect(0).stdout.contains("empty"));

@@ -76,7 +76,8 @@ async fn work(
         let exit = exit_of(&outcome);
         if !watch || outcome.is_stopped {
             shown.end(&outcome, begun.elapsed())?;
-            return Ok(exit);
+            // Who watches is only ever stopped: what is left is worked the next time.
+            return Ok(if watch && exit == Exit::Paused { Exit::Done } else { exit });
         }
         if let Some(held) = &outcome.held {
             say!("{held}");

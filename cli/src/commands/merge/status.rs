@@ -59,9 +59,8 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
             None => out.line("  nobody works it; `pleach merge process` does")?,
         }
     }
-    match (ground.globals.json, documents.is_empty()) {
-        (true, _) => out.json(&json!({"queues": documents}))?,
-        (false, _) => {}
+    if ground.globals.json {
+        out.json(&json!({"queues": documents}))?;
     }
     Ok(Exit::Done)
 }

@@ -78,3 +78,20 @@ fn two_processes_lose_no_update() {
 fn four_processes_lose_no_update() {
     at_once(4, 10);
 }
+
+#[test]
+fn the_supervision_loop_looks_every_interval() {
+    let queue = Queue::with("merge: {test_command: 'true', interval_secs: 1, slots: 1}\n");
+    queue.branch("one", &[("one.txt", "1")]);
+    queue.branch("two", &[("two.txt", "2")]);
+    let watch = ["-y", "merge", "process", "--watch"];
+    let mut watching = queue.env.command(&watch).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    queue.enqueue("one");
+    queue.env.wait_for_file("repo/one.txt");
+    queue.enqueue("two");
+    queue.env.wait_for_file("repo/two.txt");
+    let stop = queue.env.program("kill", &queue.env.repo_path()).args(["-INT", &watching.id().to_string()]).status();
+    assert!(stop.unwrap().success());
+    assert!(watching.wait().unwrap().success());
+    queue.env.assert_no_process_left();
+}

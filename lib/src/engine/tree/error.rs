@@ -25,7 +25,7 @@ pub enum Error {
     Lock(#[from] LockError),
     /// The merge queue could not go on.
     #[error(transparent)]
-    Queue(#[from] QueueError),
+    Queue(Box<QueueError>),
     /// The target could not be moved to a commit without code.
     #[error("{0}")]
     NotMoved(String),
@@ -88,6 +88,12 @@ pub enum Error {
         /// The problem.
         why: String,
     },
+}
+
+impl From<QueueError> for Error {
+    fn from(error: QueueError) -> Self {
+        Self::Queue(Box::new(error))
+    }
 }
 
 impl Error {
