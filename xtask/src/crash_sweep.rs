@@ -19,6 +19,11 @@ pub enum Sweep<'a> {
         /// One in so many points is tried.
         every: &'a str,
     },
+    /// A merge queue of fifty branches.
+    Queue {
+        /// One in so many points is tried.
+        every: &'a str,
+    },
     /// A run over a tree of tasks.
     Tree {
         /// One in so many points is tried.
@@ -32,6 +37,7 @@ pub fn run(root: &Path, sweep: Sweep<'_>) -> Done {
         Sweep::Pipeline => ("crash::sweep", "1"),
         Sweep::Parallel => ("parallel::crash::sweep", "1"),
         Sweep::Jobs { every } => ("trees::jobs_crash::sweep", every),
+        Sweep::Queue { every } => ("merge_queue::crash::sweep", every),
         Sweep::Tree { every } => ("tree_crash::sweep", every),
     };
     cargo::pass_through(root, &[&TEST[..], &[test]].concat(), &[("SWEEP_EVERY", every)])

@@ -20,6 +20,7 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
        cargo xtask crash-sweep parallel  the same with three agents at once
        cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once
+       cargo xtask crash-sweep queue EVERY    one in EVERY points of a merge queue of fifty branches
        cargo xtask crash-sweep tree [EVERY]   the same with a run over a tree of tasks; takes an hour, or less when
                                          only one in EVERY points is tried
        cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick]
@@ -28,6 +29,7 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench tree [--tree-sizes 10,100,300,1000]
        cargo xtask bench parallel [--agents 50] [--quick]
        cargo xtask bench jobs [--tasks 40] [--quick]
+       cargo xtask bench merge [--quick]
        cargo xtask bench validate [--nodes 2000]
        cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
@@ -48,6 +50,9 @@ fn main() -> ExitCode {
         ["crash-sweep", "parallel"] => crash_sweep::run(&root(), Sweep::Parallel),
         ["crash-sweep", "jobs", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
             crash_sweep::run(&root(), Sweep::Jobs { every })
+        }
+        ["crash-sweep", "queue", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
+            crash_sweep::run(&root(), Sweep::Queue { every })
         }
         ["crash-sweep", "tree"] => crash_sweep::run(&root(), Sweep::Tree { every: "1" }),
         ["crash-sweep", "tree", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {

@@ -6,6 +6,7 @@ use crate::support::{Ran, TestEnv};
 
 mod agents;
 mod breakage;
+mod crash;
 mod decisions;
 mod landing;
 mod many;

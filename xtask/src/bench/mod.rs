@@ -7,6 +7,7 @@ mod files;
 mod gateway;
 mod jobs;
 mod memory;
+mod merge;
 mod nodes;
 mod options;
 mod parallel;
@@ -47,6 +48,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "turn-commit" => turn_commit::run(&options)?,
         "gateway" => gateway::run(&pleach()?, &options)?,
         "jobs" => jobs::run(&pleach()?, &options)?,
+        "merge" => merge::run(&pleach()?, &options)?,
         "nodes" => nodes::run(&pleach()?, &options)?,
         "parallel" => parallel::run(&pleach()?, &options)?,
         "status" => status::run(&options)?,
