@@ -46,7 +46,7 @@ pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize
     let open: Vec<&QueueEntry> = entries.iter().filter(|entry| !entry.state.is_closed()).collect();
     let queued: BTreeMap<&TaskId, &QueueEntry> = open
         .iter()
-        .filter(|entry| entry.mark.is_none())
+        .filter(|entry| entry.is_repairable())
         .filter_map(|entry| Some((entry.task.as_ref()?, *entry)))
         .collect();
     let (mut items, mut plan) = (Vec::new(), QueuePlan::default());

@@ -102,9 +102,8 @@ fn with_tests(pleach: &Path, quick: bool) -> Result<(f64, f64), Box<dyn Error>> 
     let repo = files::repository(&world, "repo", 200)?;
     let bad = [11, 29, 50];
     let seconds = TEST.as_secs();
-    let settings = format!(
-        "merge: {{test_command: 'sleep {seconds}; ! ls bad-* 2> /dev/null', slots: {SLOTS}, batch: 16}}\n"
-    );
+    let settings =
+        format!("merge: {{test_command: 'sleep {seconds}; ! ls bad-* 2> /dev/null', slots: {SLOTS}, batch: 16}}\n");
     std::fs::write(repo.join("pleach.yaml"), settings)?;
     world.git(&repo, &["add", "--all"])?;
     world.git(&repo, &["commit", "--quiet", "-m", "Settings"])?;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use pleach::engine::ad_hoc::{AdHocStatus, TaskView};
+use pleach::engine::queue::withdraw_task;
 use pleach::ids::SessionId;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use crate::commands::cancel::cancel_and_wait;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::of_store;
+use crate::lib_errors::{of_queue, of_store};
 use crate::render::Out;
 
 /// How long a process that works on a task may take until it has a session.
@@ -44,6 +45,8 @@ pub fn run(globals: &Globals, args: &CancelTaskArgs) -> Result<Exit, Failure> {
     // Noted first: whoever starts it from now on is refused.
     let noted = ground.store().cancel(&id).map_err(|error| of_store(&error))?;
     let is_new = noted.is_some_and(|(_, is_new)| is_new);
+    // It must not land either, now that nobody wants it.
+    withdraw_task(&ground.place.repo, &view.task.target, &id).map_err(|error| of_queue(&error))?;
     let session = cancel_session(globals, &ground, &view, Duration::from_secs(args.grace))?;
     let view = ground.view(id.as_str())?;
     refuse_landed(&view)?;

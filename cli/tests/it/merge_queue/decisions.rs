@@ -105,3 +105,26 @@ fn merge_resolve() {
     let trailers = queue.env.git(&["log", "-1", "--format=%(trailers:only)", "main"]);
     assert!(trailers.contains("Pleach-Tier: person"), "{trailers}");
 }
+
+#[test]
+fn a_dropped_entry_can_be_retried() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    queue.env.pleach(&["merge", "drop", "one"]).expect(0);
+    queue.env.pleach(&["merge", "retry", "one"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["one"]);
+}
+
+#[test]
+fn approval_is_about_the_commit_that_was_seen() {
+    let queue = Queue::with("merge: {test_command: 'true', auto_merge_clean: false, slots: 1}\n");
+    queue.queued("one");
+    queue.process(4);
+    queue.env.pleach(&["merge", "approve", "one"]).expect(0);
+    queue.env.git(&["checkout", "-q", "one"]);
+    queue.env.git(&["commit", "-q", "--allow-empty", "-m", "Nobody has seen this"]);
+    queue.env.git(&["checkout", "-q", "main"]);
+    queue.env.pleach(&["merge", "retry", "one"]).expect(0);
+    queue.process(4);
+    assert_eq!(queue.state("one"), "candidate");
+}

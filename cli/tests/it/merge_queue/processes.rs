@@ -95,3 +95,23 @@ fn the_supervision_loop_looks_every_interval() {
     assert!(watching.wait().unwrap().success());
     queue.env.assert_no_process_left();
 }
+
+#[test]
+fn a_commit_queued_during_tests_is_not_taken_for_landed() {
+    let test = "touch ../began; while ! test -e ../go; do sleep 0.05; done";
+    let queue = Queue::with(&format!(
+        "merge: {{test_command: '{test}', slots: 1}}\nsandbox: {{mode: off}}\nworktrees: {{base: ../worktrees}}\n"
+    ));
+    queue.queued("one");
+    let work = ["-y", "merge", "process", "--into", "main"];
+    let mut first = queue.env.command(&work).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    queue.env.wait_for_file("worktrees/merge/main/began");
+    let tree = queue.env.git(&["rev-parse", "one^{tree}"]);
+    let newer = queue.env.git(&["commit-tree", "-m", "Newer", "-p", "one", &tree]);
+    queue.env.git(&["update-ref", "refs/heads/one", &newer]);
+    queue.enqueue("one");
+    queue.env.write("worktrees/merge/main/go", "");
+    assert!(first.wait().unwrap().success());
+    assert_eq!(queue.env.git(&["rev-parse", "main"]), newer, "what lands is what is queued");
+    assert_eq!(queue.why("one")["head"], newer);
+}

@@ -129,3 +129,27 @@ fn several_finished_tasks_are_tested_together() {
     assert_eq!(done["landed"].as_array().unwrap().len(), 4, "{done}");
     assert!(ids.iter().all(|id| state(&garden.env, id) == "landed"));
 }
+
+#[test]
+fn a_repaired_task_takes_nothing_back() {
+    let check = "echo 'test ! -e old || test ! -e new' > check.sh; touch new; echo more >> README.md";
+    let (garden, late) = overtaken("max_conflict_retries: 0, slots: 1", "touch old; echo wrote", check);
+    // An agent that adds to what it finds, and leaves everything else alone.
+    garden.agent("if [ -e old ]; then rm old; fi; echo $n > better; echo wrote", APPROVES);
+    garden.env.pleach(&["-y", "task", "merge", &late]).expect(0);
+    assert_eq!(garden.env.git(&["ls-tree", "--name-only", "main", "new", "old", "better"]), "better\nnew");
+    assert!(garden.file("main", "README.md").ends_with("more"), "what others have landed stays");
+}
+
+#[test]
+fn a_cancelled_task_does_not_land() {
+    let garden = with("auto_merge_clean: false, slots: 1");
+    let id = task(&garden.env, "Fix it", &[]);
+    start(&garden, &[&id]).expect(4);
+    garden.env.pleach(&["task", "cancel", &id]).expect(0);
+    garden.env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(
+        (state(&garden.env, &id), entry(&garden, &id)["state"].clone()),
+        ("cancelled".into(), json!("cancelled"))
+    );
+}

@@ -14,6 +14,14 @@ pub(super) struct BatchItem {
     pub built: BuiltMerge,
 }
 
+impl BatchItem {
+    /// Whether it is the merge of an entry as that is now: somebody may have queued another commit meanwhile.
+    pub(super) fn is_of(&self, entry: &QueueEntry) -> bool {
+        let built = &self.entry;
+        entry.id == built.id && entry.head == built.head && entry.resolution == built.resolution
+    }
+}
+
 /// Why an entry is not in a batch that was to have it.
 #[derive(Debug)]
 pub(super) enum LeftOut {

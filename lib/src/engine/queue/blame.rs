@@ -9,7 +9,7 @@ use super::run::{QueueRun, verdict_of};
 use super::store::{MergeQueue, QueueChange};
 use super::suspects::Suspect;
 use super::test_runs::{TestId, TestJob};
-use crate::ids::EntryId;
+use crate::ids::{CommitId, EntryId};
 use crate::queue::{EntryState, EntryTest, TestVerdict};
 
 impl QueueRun {
@@ -47,7 +47,7 @@ impl QueueRun {
             TestId::Again(id) => self.tested_again(queue, &id, &job, result),
             TestId::Alone(id) => {
                 let Some(suspect) = self.suspects.remove(&id) else { return Ok(()) };
-                self.blame(queue, &id, &suspect.result, result.passed)
+                self.blame(queue, (&id, suspect.head), &suspect.result, result.passed)
             }
         }
     }
@@ -76,14 +76,14 @@ impl QueueRun {
         suspect.result = result;
         if suspect.tested {
             let suspect = self.suspects.remove(id).expect("it was just found");
-            return self.blame(queue, id, &suspect.result, true);
+            return self.blame(queue, (id, suspect.head), &suspect.result, true);
         }
         let (head, tests) = (suspect.head, suspect.tests.clone());
         let alone = self.job(TestId::Alone(id.clone()), head, tests)?;
         match results::known(&repo, &target, &alone.key)? {
             Some(known) => {
                 let suspect = self.suspects.remove(id).expect("it was just found");
-                self.blame(queue, id, &suspect.result, known.passed)
+                self.blame(queue, (id, suspect.head), &suspect.result, known.passed)
             }
             None => self.runs.start(alone),
         }
@@ -93,12 +93,13 @@ impl QueueRun {
     pub(super) fn blame(
         &mut self,
         queue: &mut MergeQueue,
-        id: &EntryId,
+        (id, head): (&EntryId, CommitId),
         result: &TestResult,
         semantic: bool,
     ) -> Result<(), QueueError> {
         loop {
-            let Some(stored) = queue.entry(id) else { return Ok(()) };
+            // Somebody may have queued another commit meanwhile, of which nothing is known.
+            let Some(stored) = queue.entry(id).filter(|stored| stored.entry.head == head) else { return Ok(()) };
             let mut entry = stored.entry.clone();
             let is_resolved = entry.resolution.take().is_some();
             let may_try = self.settings.resolver.as_ref().is_some_and(|resolver| entry.attempts < resolver.attempts);

@@ -94,6 +94,8 @@ pub(super) fn keep_conflict(
         at: entry.completed_at,
     })?;
     writer.flush()?;
+    // Only who works the queue writes it, so a lock was left by a killed process.
+    repo.refs().remove_stale_lock(&name)?;
     let old = repo.refs().find(&name)?;
     if old != Some(commit) {
         repo.refs().swap(&name, old, commit, "pleach: conflict")?;
@@ -125,6 +127,7 @@ pub(super) fn keep_resolution(
 /// Forgets the conflict of an entry that is resolved or closed.
 pub(super) fn forget_conflict(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<(), QueueError> {
     let name = conflict_ref(target, id);
+    repo.refs().remove_stale_lock(&name)?;
     if let Some(old) = repo.refs().find(&name)? {
         repo.refs().delete(&name, old, "pleach: resolved")?;
     }

@@ -2,7 +2,7 @@
 
 use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
-use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue};
+use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue, read_entry};
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, TaskId};
 use crate::queue::{EntryState, QueueEntry};
@@ -18,6 +18,10 @@ pub fn approve(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueErr
             return Err("only what is in the queue can be approved");
         }
         entry.approved = true;
+        // What a person has to decide is decided by that.
+        if entry.state == EntryState::Escalated {
+            entry.state = EntryState::Submitted;
+        }
         entry.why = None;
         Ok(())
     })
@@ -34,6 +38,9 @@ pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError
         if entry.state == EntryState::Landing {
             return Err("it is landing right now");
         }
+        // What was agreed to, and how a conflict was resolved, was about another commit.
+        entry.approved &= entry.head == head;
+        (entry.resolution, entry.resolved) = (None, Vec::new());
         (entry.head, entry.state, entry.attempts) = (head, EntryState::Submitted, 0);
         (entry.candidate, entry.verdict, entry.landing, entry.why) = (None, None, None, None);
         entry.tested &= head == stored.entry.head;
@@ -172,12 +179,16 @@ pub(super) fn change_entry(
 ) -> Result<QueueEntry, QueueError> {
     let id: &EntryId = &stored.entry.id;
     change_queue(repo, &stored.entry.target, "pleach: decided", |queue| {
-        let mut entry = match queue.entry(id) {
-            Some(now) => now.entry.clone(),
-            None => stored.entry.clone(),
+        let (mut entry, closed) = match queue.entry(id) {
+            Some(now) => (now.entry.clone(), None),
+            None => {
+                let now = read_entry(repo, &stored.entry.target, id)?.unwrap_or_else(|| stored.clone());
+                (now.entry.clone(), Some(now))
+            }
         };
         let (entry_id, state) = (entry.id.clone(), entry.state);
         edit(&mut entry).map_err(|why| QueueError::WrongState { entry: entry_id, state, why })?;
-        Ok((QueueChange { entries: vec![(entry.clone(), None)], ..QueueChange::default() }, entry))
+        let entries = vec![(entry.clone(), None)];
+        Ok((QueueChange { entries, closed: closed.into_iter().collect(), ..QueueChange::default() }, entry))
     })
 }

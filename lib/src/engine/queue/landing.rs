@@ -56,6 +56,7 @@ pub(super) fn land(
         entry.state = EntryState::Landed;
         entry.conflicts.clear();
     };
+    let is_as_built = |entry: &QueueEntry| of(entry).is_some_and(|item| item.is_of(entry));
     let ids: Vec<EntryId> = items.iter().map(|item| item.entry.id.clone()).collect();
     let landed = |queue: &MergeQueue| {
         let of = |id: &EntryId| queue.entry(id).map(|stored| stored.entry.clone());
@@ -72,10 +73,10 @@ pub(super) fn land(
             end(entry);
         };
         let done = landed(queue);
-        let moved = update_with(repo, queue, &ids, Some((from, to)), both)?;
+        let moved = update_with(repo, queue, &ids, Some((from, to)), is_as_built, both)?;
         return Ok(if moved { LandedPrefix::Landed(done) } else { LandedPrefix::Moved });
     }
-    if !update(repo, queue, &ids, begin)? {
+    if !update_with(repo, queue, &ids, None, is_as_built, begin)? {
         return Ok(LandedPrefix::Moved);
     }
     let back = |entry: &mut QueueEntry| {
@@ -137,7 +138,19 @@ pub(super) fn update(
     ids: &[EntryId],
     edit: impl Fn(&mut QueueEntry),
 ) -> Result<bool, QueueError> {
-    update_with(repo, queue, ids, None, edit)
+    update_with(repo, queue, ids, None, |_| true, edit)
+}
+
+/// Changes entries that are as they were when they were merged. False if one of them is not, or was closed.
+pub(super) fn update_built(
+    repo: &Repo,
+    queue: &mut MergeQueue,
+    items: &[BatchItem],
+    edit: impl Fn(&mut QueueEntry),
+) -> Result<bool, QueueError> {
+    let ids: Vec<EntryId> = items.iter().map(|item| item.entry.id.clone()).collect();
+    let is_as_built = |entry: &QueueEntry| items.iter().any(|item| item.is_of(entry));
+    update_with(repo, queue, &ids, None, is_as_built, edit)
 }
 
 fn update_with(
@@ -145,6 +158,7 @@ fn update_with(
     queue: &mut MergeQueue,
     ids: &[EntryId],
     step: Option<(CommitId, CommitId)>,
+    expected: impl Fn(&QueueEntry) -> bool,
     edit: impl Fn(&mut QueueEntry),
 ) -> Result<bool, QueueError> {
     if ids.is_empty() {
@@ -153,7 +167,7 @@ fn update_with(
     for _ in 0..TRIES {
         let mut entries = Vec::with_capacity(ids.len());
         for id in ids {
-            let Some(stored) = queue.entry(id) else { return Ok(false) };
+            let Some(stored) = queue.entry(id).filter(|stored| expected(&stored.entry)) else { return Ok(false) };
             let mut entry = stored.entry.clone();
             edit(&mut entry);
             entries.push((entry, None));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
 use super::error::QueueError;
-use super::landing::{self, LandedPrefix, tip_of, update};
+use super::landing::{self, LandedPrefix, tip_of, update, update_built};
 use super::learned::record_landed;
 use super::outcome::QueueOutcome;
 use super::resolver::abandon_resolvers;
@@ -93,10 +93,10 @@ impl QueueRun {
             Some(verdict) => verdict,
             None => return Ok(()),
         };
-        let (candidate, origin) = (item.built.candidate(), item.built.origin.clone());
+        let (candidate, origin, head) = (item.built.candidate(), item.built.origin.clone(), item.entry.head);
         match verdict {
-            (verdict, Some(result)) if !verdict.is_green() => self.blame(queue, id, &result, false),
-            (verdict, _) => update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
+            (verdict, Some(result)) if !verdict.is_green() => self.blame(queue, (id, head), &result, false),
+            (verdict, _) => update_built(&self.place.repo, queue, std::slice::from_ref(item), |entry| {
                 entry.candidate = Some(candidate.clone());
                 entry.tier = Some(origin.tier);
                 entry.verdict = Some(verdict.clone());
@@ -195,7 +195,9 @@ impl QueueRun {
         let mut search = PrefixSearch { entries: batch.items.len(), ..PrefixSearch::default() };
         let mut verdicts: BTreeMap<usize, (TestVerdict, Option<TestResult>)> = BTreeMap::new();
         let (mut landed, mut from) = (0, tip);
-        self.mark_testing(queue, &batch)?;
+        if !self.mark_testing(queue, &batch)? {
+            return Ok(());
+        }
         loop {
             let step = search.next(self.settings.slots.saturating_sub(self.runs.beside()));
             for length in &step.stop {
@@ -275,21 +277,20 @@ impl QueueRun {
         Ok(is_known)
     }
 
-    fn mark_testing(&self, queue: &mut MergeQueue, batch: &MergeBatch) -> Result<(), QueueError> {
+    /// False if an entry is another by now.
+    fn mark_testing(&self, queue: &mut MergeQueue, batch: &MergeBatch) -> Result<bool, QueueError> {
         let of = |id: &EntryId| batch.items.iter().find(|item| item.entry.id == *id);
         let untested = batch.tests(batch.items.len(), self.settings.test.as_ref()).is_empty();
         if untested {
-            return Ok(());
+            return Ok(true);
         }
-        let ids: Vec<EntryId> = batch.items.iter().map(|item| item.entry.id.clone()).collect();
-        let marked = update(&self.place.repo, queue, &ids, |entry| {
+        update_built(&self.place.repo, queue, &batch.items, |entry| {
             entry.state = EntryState::Testing;
             entry.candidate = of(&entry.id).map(|item| item.built.candidate());
             entry.tier = of(&entry.id).map(|item| item.built.origin.tier);
             entry.resolved = of(&entry.id).map(|item| item.built.resolved()).unwrap_or_default();
             entry.why = None;
-        });
-        marked.map(drop)
+        })
     }
 
     /// Lands merges that have passed. False if nothing more can be done with the batch.

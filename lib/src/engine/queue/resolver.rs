@@ -139,6 +139,12 @@ impl QueueRun {
         let allowed = allowed_paths(repo, entry, conflict)?;
         let is_named = |path: &RepoPath| log.is_some_and(|log| log.contains(&path.to_string()));
         let changes = git::diff::changes(repo, begun, tree)?;
+        let is_removed = |change: &&git::TreeChange| matches!(change.kind, git::ChangeKind::Removed(..));
+        let removed: Vec<RepoPath> = changes.iter().filter(is_removed).map(|change| change.path.clone()).collect();
+        // Only notes of a conflict go; what either side has is not put right by removing it.
+        if conflict.sides.is_none() && !removed.is_empty() {
+            return Ok(AgentAnswer::Failed(format!("it removed {}", named(&removed))));
+        }
         let others = changes.into_iter().map(|change| change.path);
         let others: Vec<RepoPath> = others.filter(|path| !allowed.contains(path) && !is_named(path)).collect();
         if !others.is_empty() {

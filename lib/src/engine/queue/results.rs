@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::QueueError;
-use super::store::queue_ref;
+use super::store::{outrun, queue_ref};
 use crate::clock;
-use crate::git::{self, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId};
+use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath};
 use crate::queue::EntryTest;
 use crate::step::report;
@@ -116,8 +116,7 @@ pub(super) fn note(repo: &Repo, target: &BranchName, key: &ResultKey, result: &T
         }
         match repo.refs().swap(&name, old, commit, "pleach: tested") {
             Ok(()) => return Ok(()),
-            Err(SwapError::Stale { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => outrun(repo, error)?,
         }
     }
     Err(QueueError::Contended(target.clone()))

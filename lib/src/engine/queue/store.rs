@@ -61,6 +61,8 @@ pub struct MergeQueue {
 pub struct QueueChange {
     /// Entries in their new states, new ones included, each with a new log if it has one.
     pub entries: Vec<(QueueEntry, Option<String>)>,
+    /// Those of them that are closed, as they were.
+    pub closed: Vec<StoredEntry>,
     /// Entries that were passed over once more.
     pub passed_over: Vec<EntryId>,
     /// A process begins to work the queue.
@@ -165,7 +167,7 @@ impl MergeQueue {
         let (mut moves, mut open, mut passed) = (change.with, self.open.clone(), self.passed.clone());
         for (mut entry, log) in change.entries {
             entry.epoch = epoch;
-            let old = self.open.iter().find(|stored| stored.entry.id == entry.id);
+            let old = self.open.iter().chain(&change.closed).find(|stored| stored.entry.id == entry.id);
             let log = match log {
                 Some(text) => Some(writer.blob(text.as_bytes())?),
                 None => old.and_then(|old| old.log),
@@ -198,11 +200,19 @@ impl MergeQueue {
             return Ok(true);
         }
         let moved = match change.target {
-            Some(step) => git::land::swap_with(repo, &self.target, step, &moves, why)?,
+            Some(step) => match git::land::swap_with(repo, &self.target, step, &moves, why) {
+                Err(busy @ git::LandError::Busy { .. }) => {
+                    let mut is_freed = false;
+                    for step in &moves {
+                        is_freed |= repo.refs().remove_stale_lock(&step.name)?;
+                    }
+                    return if is_freed { Ok(false) } else { Err(busy.into()) };
+                }
+                moved => moved?,
+            },
             None => match repo.refs().swap_all(&moves, why) {
                 Ok(()) => true,
-                Err(SwapError::Stale { .. }) => false,
-                Err(error) => return Err(error.into()),
+                Err(error) => return outrun(repo, error).map(|()| false),
             },
         };
         if moved {
@@ -228,6 +238,29 @@ pub(super) fn change_queue<T>(
         }
     }
     Err(QueueError::Contended(target.clone()))
+}
+
+/// Whether a change is to be tried again: another process was first, or was killed and has left a lock. Locks of these refs
+/// are held for a moment only, so one that stays belongs to nobody.
+pub(super) fn outrun(repo: &Repo, error: SwapError) -> Result<(), QueueError> {
+    match error {
+        SwapError::Stale { .. } => Ok(()),
+        SwapError::Locked { name, .. } if name.starts_with("refs/pleach/") => {
+            repo.refs().remove_stale_lock(&name)?;
+            Ok(())
+        }
+        SwapError::Other(git::Error::Locked { lock }) if lock.starts_with(repo.common_dir().join("refs/pleach")) => {
+            let name = lock
+                .strip_prefix(repo.common_dir())
+                .ok()
+                .and_then(|name| name.with_extension("").to_str().map(str::to_owned));
+            if let Some(name) = name {
+                repo.refs().remove_stale_lock(&name)?;
+            }
+            Ok(())
+        }
+        error => Err(error.into()),
+    }
 }
 
 /// An entry, open or closed.

@@ -34,6 +34,9 @@ pub(super) struct TestJob {
     pub key: ResultKey,
 }
 
+/// A test that has ended: its number, what it was, where it ran and what it said.
+type EndedTest = (u64, TestJob, TestSlot, Result<Option<TestResult>, QueueError>);
+
 /// The tests that run, and the slots that are free.
 #[derive(Debug)]
 pub(super) struct TestRuns {
@@ -41,27 +44,29 @@ pub(super) struct TestRuns {
     free: Vec<TestSlot>,
     /// The number of the last slot that was taken.
     last: u32,
-    jobs: JoinSet<(TestJob, TestSlot, Result<Option<TestResult>, QueueError>)>,
-    cancellers: BTreeMap<TestId, Canceller>,
+    jobs: JoinSet<EndedTest>,
+    /// What is wanted of the tests that run, by their numbers: the same prefix of another batch is another test.
+    wanted: BTreeMap<u64, (TestId, Canceller)>,
     /// How many tests have run.
     pub count: usize,
 }
 
 impl TestRuns {
     pub(super) fn new(place: TestPlace) -> Self {
-        Self { place, free: Vec::new(), last: 0, jobs: JoinSet::new(), cancellers: BTreeMap::new(), count: 0 }
+        Self { place, free: Vec::new(), last: 0, jobs: JoinSet::new(), wanted: BTreeMap::new(), count: 0 }
     }
 
     /// Starts a test.
     pub(super) fn start(&mut self, job: TestJob) -> Result<(), QueueError> {
         let mut slot = self.slot()?;
         let (canceller, cancel) = self.place.engine.cancel.child();
-        self.cancellers.insert(job.id.clone(), canceller);
         let place = self.place.clone();
         self.count += 1;
+        let number = self.count as u64;
+        self.wanted.insert(number, (job.id.clone(), canceller));
         self.jobs.spawn(async move {
             let said = slot.test(&place, job.commit, &job.tests, &cancel).await;
-            (job, slot, said)
+            (number, job, slot, said)
         });
         Ok(())
     }
@@ -81,14 +86,14 @@ impl TestRuns {
 
     /// Stops a test; its result no longer matters.
     pub(super) fn stop(&mut self, id: &TestId) {
-        if let Some(canceller) = self.cancellers.remove(id) {
+        for (_, (_, canceller)) in self.wanted.extract_if(.., |_, (of, _)| of == id) {
             canceller.kill();
         }
     }
 
     /// How many tests other than those of a batch run.
     pub(super) fn beside(&self) -> usize {
-        self.cancellers.keys().filter(|id| !matches!(id, TestId::Prefix(_))).count()
+        self.wanted.values().filter(|(id, _)| !matches!(id, TestId::Prefix(_))).count()
     }
 
     /// Waits for the next result; none once nothing runs. Those of stopped tests are left out.
@@ -97,19 +102,19 @@ impl TestRuns {
             let cancel = self.place.engine.cancel.clone();
             let ended = tokio::select! {
                 ended = self.jobs.join_next() => ended,
-                () = cancel.stopped(), if self.cancellers.values().next().is_some() => {
+                () = cancel.stopped(), if !self.wanted.is_empty() => {
                     // Tests change nothing: whoever comes next runs them again.
                     self.stop_all();
                     continue;
                 }
             };
-            let (job, slot, said) = match ended {
+            let (number, job, slot, said) = match ended {
                 None => return Ok(None),
                 Some(Ok(ended)) => ended,
                 Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
             };
             self.free.push(slot);
-            let is_wanted = self.cancellers.remove(&job.id).is_some();
+            let is_wanted = self.wanted.remove(&number).is_some();
             let said = said?;
             if let Some(result) = &said {
                 tokio::task::block_in_place(|| results::note(&self.place.repo, &self.place.target, &job.key, result))?;
@@ -122,8 +127,8 @@ impl TestRuns {
 
     /// Stops everything.
     pub(super) fn stop_all(&mut self) {
-        for id in self.cancellers.keys().cloned().collect::<Vec<_>>() {
-            self.stop(&id);
+        for (_, (_, canceller)) in std::mem::take(&mut self.wanted) {
+            canceller.kill();
         }
     }
 

@@ -302,7 +302,10 @@ pub(super) fn rebuild_red(run: &TreeRun, session: &mut TaskSession, red: StepRep
         Err(RebuildError::Git(error)) => return Err(error.into()),
     };
     writer.flush()?;
-    turn_red(run, session, (tip, built), red)
+    keep::keep(run, &session.task().id, session.task_tip())?;
+    // The tests ran elsewhere: its worktree has the files of before.
+    session.turn_away(built, red)?;
+    Ok(LandOutcome::Red(tip))
 }
 
 /// Continues a task from its rebuilt steps, which are not fit to land.
