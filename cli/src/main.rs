@@ -24,6 +24,7 @@ mod sessions;
 mod settings;
 mod stdin_lines;
 mod survey;
+mod task_submission;
 mod tree;
 mod trust;
 

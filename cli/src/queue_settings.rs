@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pleach::config::{AgentChoice, Config, DerivedRules};
 use pleach::engine::merging::{StructuralMerge, TierOptions};
@@ -26,6 +27,7 @@ pub fn queue_settings(settings: &Settings, place: &Place) -> QueueSettings {
     };
     QueueSettings {
         test: command.map(|command| EntryTest { command: command.clone(), timeout: merge.test_timeout }),
+        command_limit: Duration::from_secs(merge.test_timeout),
         batch: merge.batch as usize,
         slots,
         auto_merge_clean: merge.auto_merge_clean,

@@ -8,6 +8,8 @@ mod resolve;
 mod status;
 mod why;
 
+pub use queue::short;
+
 use clap::{Args, Subcommand};
 use pleach::engine::queue::{MergeQueue, QueueSettings, StoredEntry, find_entry, queue_targets};
 use pleach::ids::BranchName;
@@ -120,6 +122,7 @@ fn wait_words(wait: &EntryWait) -> String {
         EntryWait::Repair => "its task is worked again".to_owned(),
         EntryWait::Person => "a person has to decide".to_owned(),
         EntryWait::Change => "its tests fail".to_owned(),
+        EntryWait::Tests => "its tests are run again, or not approved".to_owned(),
         EntryWait::Run => "the run that works on its tree writes it".to_owned(),
     }
 }

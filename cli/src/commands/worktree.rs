@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use pleach::engine::{OwnWorktree, WorktreeOwner, WorktreePlaces};
 use serde_json::{Value, json};
 
+use crate::commands::merge::short;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -42,12 +43,15 @@ pub fn run(globals: &Globals, args: WorktreeArgs) -> Result<Exit, Failure> {
 /// The repository, and where its worktrees are.
 type Ground<'a> = (&'a Place, &'a WorktreePlaces);
 
-/// `SESSION/CONTEXT`, or `tasks on BRANCH`, the second one of which is `tasks on BRANCH (2)`.
+/// `SESSION/CONTEXT`, or `tasks on BRANCH`, the second one of which is `tasks on BRANCH (2)`; likewise those of the queue.
 fn owner(worktree: &OwnWorktree) -> String {
     match &worktree.owner {
         WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
         WorktreeOwner::Tasks { target, slot: 1 } => format!("tasks on {target}"),
         WorktreeOwner::Tasks { target, slot } => format!("tasks on {target} ({slot})"),
+        WorktreeOwner::Queue { target, slot: 1 } => format!("merge queue of {target}"),
+        WorktreeOwner::Queue { target, slot } => format!("merge queue of {target} ({slot})"),
+        WorktreeOwner::Conflict { target, entry } => format!("conflict of {} with {target}", short(entry)),
     }
 }
 
@@ -56,6 +60,7 @@ fn document(worktree: &OwnWorktree, place: &Place) -> Value {
     let (session, context, task) = match &worktree.owner {
         WorktreeOwner::Session { session, context } => (Some(session), Some(context), None),
         WorktreeOwner::Tasks { target, .. } => (None, None, Some(target)),
+        WorktreeOwner::Queue { .. } | WorktreeOwner::Conflict { .. } => (None, None, None),
     };
     json!({
         "owner": owner(worktree), "session": session, "context": context, "task": task, "repo": place.name,

@@ -62,6 +62,8 @@ pub fn describe_worktree(worktree: &OwnWorktree) -> String {
     let of = match &worktree.owner {
         WorktreeOwner::Session { session, .. } => format!("of session {session}"),
         WorktreeOwner::Tasks { target, .. } => format!("of the tasks on {target}"),
+        WorktreeOwner::Queue { target, .. } => format!("of the merge queue of {target}"),
+        WorktreeOwner::Conflict { entry, .. } => format!("of the conflict of {entry}"),
     };
     match worktree.state {
         WorktreeState::Missing => format!("git's registration of the worktree {path}, which is gone"),

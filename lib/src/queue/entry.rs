@@ -57,6 +57,9 @@ pub struct QueueEntry {
     /// A person has agreed that it lands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
+    /// A person takes its merge as it is: nothing tells whether its conflict is resolved rightly, or it has markers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepted: bool,
     /// Its task was worked again, because it conflicted with the target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reimplemented: bool,
@@ -173,6 +176,9 @@ pub struct EntryResolution {
     pub commit: CommitId,
     /// Who made it.
     pub tier: Tier,
+    /// Nothing was in conflict: it makes failing tests pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repairs: bool,
     /// What it resolves: `path#hunk=source`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hunks: Vec<String>,
@@ -277,6 +283,16 @@ impl QueueEntry {
             (None, None, None) => self.head.short(),
         }
     }
+
+    /// What commands know it by: its task or its branch, and its id where those mean another entry.
+    pub fn reference(&self) -> String {
+        match (&self.task, &self.branch) {
+            _ if self.undoes.is_some() || self.mark.is_some() => self.id.to_string(),
+            (Some(task), _) => task.to_string(),
+            (None, Some(branch)) => branch.to_string(),
+            (None, None) => self.id.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for EntryState {
@@ -306,6 +322,7 @@ pub(super) fn entry(number: u8, state: EntryState) -> QueueEntry {
         attempts: 0,
         repo: RepoName::new("r").expect("a name"),
         approved: false,
+        accepted: false,
         reimplemented: false,
         landing: None,
         candidate: None,

@@ -11,6 +11,6 @@ pub use entry::{
     Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, QueueEntry, TestVerdict,
 };
 pub use order::{QueueItem, ordered};
-pub use plan::{EntryWait, QueuePlan, plan};
+pub use plan::{EntryWait, QueuePlan, plan, plan_without};
 pub use prefix::{PrefixSearch, PrefixStep, batch_size};
 pub use request::ResolutionRequest;

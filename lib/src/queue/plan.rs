@@ -38,11 +38,23 @@ pub enum EntryWait {
     Change,
     /// The run that works on its tree.
     Run,
+    /// Its tests: they are run again, or nobody has approved them.
+    Tests,
 }
 
 /// Plans what the open entries of a target do next. `passed` says how often an entry was passed over; `auto` whether
 /// entries land without approval.
 pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize, auto: bool) -> QueuePlan {
+    plan_without(&BTreeSet::new(), entries, passed, (most, auto))
+}
+
+/// The same, but nothing is done with these entries, nor with what depends on them.
+pub fn plan_without(
+    held: &BTreeSet<EntryId>,
+    entries: &[QueueEntry],
+    passed: &BTreeMap<EntryId, u32>,
+    (most, auto): (usize, bool),
+) -> QueuePlan {
     let open: Vec<&QueueEntry> = entries.iter().filter(|entry| !entry.state.is_closed()).collect();
     let queued: BTreeMap<&TaskId, &QueueEntry> = open
         .iter()
@@ -52,7 +64,8 @@ pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize
     let (mut items, mut plan) = (Vec::new(), QueuePlan::default());
     for entry in &open {
         let may_land = auto || entry.approved;
-        match wait_of(entry) {
+        let is_held = held.contains(&entry.id);
+        match wait_of(entry).or_else(|| is_held.then_some(EntryWait::Tests)) {
             None if may_land => items.push(item(entry, &queued, passed)),
             None if entry.candidate.is_none() || entry.state != EntryState::Candidate => {
                 plan.to_approve.push(entry.id.clone());
@@ -144,6 +157,9 @@ mod tests {
         two.depends = vec![TaskId::new("A").unwrap(), TaskId::new("gone").unwrap()];
         two.priority = 9;
         assert_eq!(planned(&[one.clone(), two.clone()], 8).batch, [one.id.clone(), two.id.clone()]);
+        let held = BTreeSet::from([one.id.clone()]);
+        let behind = plan_without(&held, &[one.clone(), two.clone()], &BTreeMap::new(), (8, true));
+        assert_eq!((behind.batch, &behind.waits[&one.id]), (vec![], &EntryWait::Tests));
         one.state = EntryState::Escalated;
         let stuck = planned(&[one.clone(), two.clone()], 8);
         assert_eq!((stuck.batch, &stuck.waits[&two.id]), (vec![], &EntryWait::Tasks(vec![TaskId::new("A").unwrap()])));

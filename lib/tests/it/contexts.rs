@@ -152,13 +152,18 @@ scripts:
   - name: a
     when: {node: a}
     steps:
-      - tools: [{shell: {command: "sleep 2; echo a > a.txt"}}]
+      - tools: [{shell: {command: "echo begun > 'DIR/to-b'; sleep 2; echo a > a.txt"}}]
       - text: a is done
   - name: b
     when: {node: b}
-    steps: [{text: b is done, usage: {input: 10, output: 5}}]
+    steps:
+      - tools: [{shell: {command: "cat 'DIR/to-b'"}}]
+      - {text: b is done, usage: {input: 10, output: 5}}
 "#;
-    let mut engine = Arc::into_inner(world.scripted(script)).expect("nobody else has it yet");
+    // One is at work when the other reaches the limit.
+    pipes(world.root());
+    let script = script.replace("DIR", &world.root().display().to_string());
+    let mut engine = Arc::into_inner(world.scripted(&script)).expect("nobody else has it yet");
     let limits = config::BudgetSettings { tokens: 15, on_exceeded: OnExceeded::Pause, ..Default::default() };
     engine.budget = Budget::new(limits, &engine.supervisor);
     let mut session = world.start(dot, Arc::new(engine)).await;

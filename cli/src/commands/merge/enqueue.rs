@@ -1,49 +1,80 @@
 //! `pleach merge enqueue`
 
 use clap::Args;
-use pleach::engine::queue::{Submission, enqueue};
+use pleach::engine::queue::{QueueError, Submission, enqueue, find_entry};
 use pleach::engine::{Summary, resolve_session};
+use pleach::git::Repo;
 use pleach::ids::BranchName;
+use pleach::queue::EntryState;
+use pleach::workspace::branch_ref;
 
 use super::queue::short;
 use super::{MergeGround, entry_json};
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::of_queue;
+use crate::lib_errors::{of_git, of_queue};
 use crate::render::Out;
+use crate::task_submission::{named_task, task_submission};
 
-/// Put a branch into the merge queue.
+/// Put a branch or a finished task into the merge queue.
 ///
 /// Its newest commit is what is merged; put it in again when it has moved on. It is only queued: `pleach merge process`
 /// merges it.
 #[derive(Debug, Args)]
 pub struct EnqueueArgs {
-    /// A branch, or a session, whose branch is meant.
-    #[arg(value_name = "BRANCH|SESSION")]
+    /// A task, a branch, or a session, whose branch is meant.
+    #[arg(value_name = "TASK|BRANCH|SESSION")]
     branch: String,
-    /// The branch it goes to; by default `merge.target`, or the one that is checked out.
+    /// The branch it goes to; by default that of the task, `merge.target`, or the one that is checked out.
     #[arg(long, value_name = "BRANCH")]
     into: Option<BranchName>,
-    /// Higher goes first.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    priority: i32,
+    /// Higher goes first; 0 unless it is in the queue with another.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
 }
 
 pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure> {
     let place = &ground.place;
-    let target = ground.target(args.into.as_ref())?;
-    let (branch, session) = named_branch(ground, &args.branch)?;
-    let submission = Submission::branch(&place.repo, place.name.clone(), branch, target.clone());
-    let submission = submission.map_err(|error| of_queue(&error))?;
-    let submission = Submission { priority: args.priority, session, ..submission };
-    let entry = enqueue(&place.repo, submission).map_err(|error| of_queue(&error))?;
+    let submission = match named_task(&ground.settings, place, &args.branch)? {
+        Some(view) => {
+            let target = args.into.as_ref().unwrap_or(&view.task.target);
+            task_submission(&ground.settings, place, &view, target)?
+        }
+        None => {
+            let target = ground.target(args.into.as_ref())?;
+            let (branch, session) = named_branch(ground, &args.branch)?;
+            let submission = Submission::branch(&place.repo, place.name.clone(), branch, target);
+            Submission { session, ..submission.map_err(|error| of_queue(&error))? }
+        }
+    };
+    require_branch(&place.repo, &submission.target)?;
+    let known = find_entry(&place.repo, &args.branch).ok().map(|stored| stored.entry);
+    let known = known.filter(|known| !known.state.is_closed() && known.target == submission.target);
+    let priority = args.priority.or(known.map(|known| known.priority)).unwrap_or(submission.priority);
+    let entry = enqueue(&place.repo, Submission { priority, ..submission }).map_err(|error| of_queue(&error))?;
     let mut out = Out::new();
-    match ground.globals.json {
-        true => out.json(&entry_json(&entry))?,
-        false => out.line(format!("queued: {} into `{target}` ({})", entry.name(), short(&entry.id)))?,
+    if ground.globals.json {
+        out.json(&entry_json(&entry))?;
+        return Ok(Exit::Done);
+    }
+    let (name, at) = (entry.name(), short(&entry.id));
+    match entry.state {
+        EntryState::Red | EntryState::Escalated | EntryState::Repairing => {
+            out.line(format!("{name} is in the queue and {} ({at})", entry.state))?;
+            out.line(format!("next:    pleach merge retry {}", entry.reference()))?;
+        }
+        _ => out.line(format!("queued: {name} into `{}` ({at})", entry.target))?,
     }
     Ok(Exit::Done)
+}
+
+/// Nothing can be merged into a branch that is not there.
+fn require_branch(repo: &Repo, target: &BranchName) -> Result<(), Failure> {
+    match repo.refs().find(&branch_ref(target)).map_err(|error| of_git(&error))? {
+        Some(_) => Ok(()),
+        None => Err(of_queue(&QueueError::NoBranch(target.clone()))),
+    }
 }
 
 /// The branch somebody names, or the branch of a session they name.
@@ -53,14 +84,13 @@ fn named_branch(
 ) -> Result<(BranchName, Option<pleach::ids::SessionId>), Failure> {
     let repo = &ground.place.repo;
     let branch = given.parse::<BranchName>().ok();
-    let is_there =
-        |branch: &BranchName| repo.refs().find(&pleach::workspace::branch_ref(branch)).ok().flatten().is_some();
+    let is_there = |branch: &BranchName| repo.refs().find(&branch_ref(branch)).ok().flatten().is_some();
     if let Some(branch) = branch.filter(is_there) {
         return Ok((branch, None));
     }
     let unknown = || {
-        Failure::new(Code::NoSuchBranch, format!("there is no branch and no session `{given}`"))
-            .hint("`git branch` lists branches, `pleach status` sessions")
+        Failure::new(Code::NoSuchBranch, format!("there is no task, branch or session `{given}`"))
+            .hint("`pleach task list` lists tasks, `git branch` branches, `pleach status` sessions")
     };
     let session = resolve_session(repo, given).map_err(|_| unknown())?;
     let view = Summary::newest(repo, &session).map_err(|_| unknown())?;

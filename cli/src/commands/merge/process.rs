@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, queue_to_trust};
+use pleach::engine::ad_hoc::TaskStore;
+use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
 use pleach::event::{Event, Notification};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryState, QueueEntry};
@@ -14,15 +15,16 @@ use serde_json::json;
 
 use super::{MergeGround, entry_json};
 use crate::answers::Answers;
+use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::of_queue;
+use crate::lib_errors::{of_queue, of_store};
 use crate::render::stream::Stream;
 use crate::render::style::{BAD, GOOD, head, paint};
 use crate::render::{Out, duration};
 use crate::runtime::block_on;
 use crate::say;
-use crate::session::{EngineHandle, build};
+use crate::session::{EngineHandle, Place, build};
 use crate::trust::TerminalTruster;
 
 /// Merge and test what is in the queue, and land what passes.
@@ -70,9 +72,20 @@ async fn work(
 ) -> Result<Exit, Failure> {
     let interval = Duration::from_secs(ground.settings.resolved.config.merge.interval_secs.max(1));
     let mut shown = MergeProgress::new(ground);
+    let mut hindered = String::new();
     loop {
         let begun = Instant::now();
-        let outcome = process_once(ground, target, built, (&mut shown, &approved)).await?;
+        let outcome = match process_once(ground, target, built, (&mut shown, &approved)).await {
+            // Whoever has the queue works it; this process goes on when they end.
+            Err(failure) if watch && failure.code == Code::QueueLocked => {
+                say_once(&mut hindered, &failure);
+                tokio::select! {
+                    () = tokio::time::sleep(interval) => continue,
+                    () = built.engine.cancel.stopped() => return Ok(Exit::Done),
+                }
+            }
+            outcome => outcome?,
+        };
         let exit = exit_of(&outcome);
         if !watch || outcome.is_stopped {
             shown.end(&outcome, begun.elapsed())?;
@@ -87,7 +100,19 @@ async fn work(
             () = built.engine.cancel.stopped() => return Ok(exit),
         }
         // What has been queued meanwhile may bring commands nobody has seen.
-        approved = tokio::task::block_in_place(|| require_trust(ground, target))?;
+        match tokio::task::block_in_place(|| require_trust(ground, target)) {
+            Ok(more) => approved = more,
+            // What was approved before is still worked.
+            Err(failure) => say_once(&mut hindered, &failure),
+        }
+    }
+}
+
+/// Says what is in the way, unless that was said last.
+fn say_once(said: &mut String, failure: &Failure) {
+    if *said != failure.message {
+        said.clone_from(&failure.message);
+        say!("{}", failure.message);
     }
 }
 
@@ -102,7 +127,23 @@ pub async fn process_once(
     let settings = QueueSettings { approved_tests: approved.clone(), ..ground.queue_settings() };
     let opened = QueueRun::open(built.engine.clone(), place.repo.clone(), place.name.clone(), target.clone(), settings);
     let run = opened.map_err(|error| of_queue(&error))?;
-    run.spawn().follow(|told| shown.event(told)).await.map_err(|error| of_queue(&error))
+    let outcome = run.spawn().follow(|told| shown.event(told)).await.map_err(|error| of_queue(&error))?;
+    if ground.settings.resolved.config.worktrees.delete_branches {
+        delete_branches(place, &outcome)?;
+    }
+    Ok(outcome)
+}
+
+/// Deletes the branches of tasks that have landed. Those of trees go with the next run over their tree.
+fn delete_branches(place: &Place, outcome: &QueueOutcome) -> Result<(), Failure> {
+    let store = TaskStore::new(&place.repo);
+    for entry in &outcome.landed {
+        let Some(task) = &entry.task else { continue };
+        if store.get(task).map_err(|error| of_store(&error))?.is_some() {
+            delete_landed_branch(&place.repo, entry).map_err(|error| of_queue(&error))?;
+        }
+    }
+    Ok(())
 }
 
 /// What the outcome is for a script.
@@ -110,13 +151,15 @@ pub fn exit_of(outcome: &QueueOutcome) -> Exit {
     let has = |states: &[EntryState]| outcome.in_state(states).next().is_some();
     if outcome.held.is_some() || has(&[EntryState::Escalated, EntryState::Conflicted]) {
         Exit::LandingRefused
-    } else if has(&[EntryState::Candidate]) || (!outcome.is_stopped && has(&[EntryState::Submitted])) {
-        // What is neither done nor in anybody's way brings a test that was not approved.
+    } else if has(&[EntryState::Candidate]) || (outcome.is_unapproved && !outcome.is_stopped) {
         Exit::WaitsForPerson
     } else if outcome.is_stopped {
         Exit::Paused
     } else if has(&[EntryState::Red, EntryState::Repairing]) {
         Exit::WorkFailed
+    } else if has(&[EntryState::Submitted]) {
+        // Nothing is wrong with it, but what it depends on is not to land.
+        Exit::WaitsForPerson
     } else {
         Exit::Done
     }
@@ -173,10 +216,12 @@ impl MergeProgress {
         if let Some(held) = &outcome.held {
             out.line(held)?;
         }
-        if let Some(entry) = outcome.in_state(&[EntryState::Escalated, EntryState::Red, EntryState::Candidate]).next() {
+        let states = [EntryState::Escalated, EntryState::Red, EntryState::Candidate, EntryState::Repairing];
+        if let Some(entry) = outcome.in_state(&states).next() {
             let next = match entry.state {
-                EntryState::Candidate => format!("pleach merge approve {}", entry.name()),
-                _ => format!("pleach merge why {}", entry.name()),
+                EntryState::Candidate => format!("pleach merge approve {}", entry.reference()),
+                EntryState::Repairing => format!("pleach task start {}", entry.reference()),
+                _ => format!("pleach merge why {}", entry.reference()),
             };
             out.line(format!("next:    {next}"))?;
         }

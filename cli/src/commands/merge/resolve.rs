@@ -52,6 +52,9 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     }
     out.line(path.display())?;
     conflicts.iter().try_for_each(|conflict| out.line(format!("  {} ({})", conflict.path, conflict.kind)))?;
-    out.line(format!("next:    edit the files there, then `pleach merge resolve {} --done`", stored.entry.name()))?;
+    out.line(format!(
+        "next:    edit the files there, then `pleach merge resolve {} --done`",
+        stored.entry.reference()
+    ))?;
     Ok(Exit::Done)
 }

@@ -2,16 +2,16 @@
 
 use clap::Args;
 use pleach::engine::ad_hoc::AdHocStatus;
-use pleach::engine::queue::{Submission, approve, enqueue, find_entry};
+use pleach::engine::queue::{Submission, allow, enqueue, find_entry};
 use pleach::ids::BranchName;
 
 use super::TaskGround;
-use crate::code::Code;
 use crate::commands::merge::process_now;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_queue;
+use crate::task_submission::task_submission;
 use crate::tree::{StartOptions, start_tasks};
 
 /// Merge a finished task, whatever `merge.enabled` and `merge.auto_merge_clean` say.
@@ -37,12 +37,9 @@ pub fn run(globals: &Globals, args: MergeTaskArgs) -> Result<Exit, Failure> {
         say!("{id} has landed on `{target}` already");
         return Ok(Exit::Done);
     }
-    if !matches!(view.status, AdHocStatus::Finished | AdHocStatus::Landed) {
-        let message = format!("{id} is {}, and only a finished task can be merged", view.status);
-        return Err(Failure::new(Code::TaskUnfinished, message).hint(format!("`pleach task start {id}` works on it")));
-    }
+    let submission = task_submission(&ground.settings, &ground.place, &view, args.into.as_ref().unwrap_or(&target))?;
     match args.into.filter(|into| *into != target) {
-        Some(into) => merge_elsewhere(globals, &ground, view.branch.map(|(branch, _)| branch), into),
+        Some(into) => merge_elsewhere(globals, &ground, submission, into),
         None => {
             let options = StartOptions { tasks: vec![id.to_string()], merges: true, ..StartOptions::default() };
             start_tasks(globals, (ground.dir, ground.settings, ground.place), &options)
@@ -54,15 +51,12 @@ pub fn run(globals: &Globals, args: MergeTaskArgs) -> Result<Exit, Failure> {
 fn merge_elsewhere(
     globals: &Globals,
     ground: &TaskGround,
-    branch: Option<BranchName>,
+    submission: Submission,
     into: BranchName,
 ) -> Result<Exit, Failure> {
-    let (repo, name) = (&ground.place.repo, ground.place.name.clone());
-    let gone = || Failure::new(Code::NoSuchBranch, "the task has no branch any more").hint("merge its target instead");
-    let branch = branch.ok_or_else(gone)?;
-    let submission = Submission::branch(repo, name, branch, into.clone()).map_err(|error| of_queue(&error))?;
+    let repo = &ground.place.repo;
     let entry = enqueue(repo, submission).map_err(|error| of_queue(&error))?;
     let stored = find_entry(repo, entry.id.as_str()).map_err(|error| of_queue(&error))?;
-    approve(repo, &stored).map_err(|error| of_queue(&error))?;
+    allow(repo, &stored).map_err(|error| of_queue(&error))?;
     process_now(globals, into)
 }

@@ -94,7 +94,10 @@ impl PruneReport<'_> {
         let what = describe_worktree(worktree);
         let exit = match why {
             // By the rules it stays; nothing is wrong.
-            WorktreeStays::Used { .. } | WorktreeStays::Resumable { .. } | WorktreeStays::Changed => {
+            WorktreeStays::Used { .. }
+            | WorktreeStays::Resumable { .. }
+            | WorktreeStays::Resolving { .. }
+            | WorktreeStays::Changed => {
                 return self.line(&format!("{}: {what} stays: {why}", owner(worktree)));
             }
             WorktreeStays::Locked { .. } => {
@@ -118,6 +121,7 @@ fn code(why: &WorktreeStays) -> &'static str {
         WorktreeStays::Used { .. } => "used",
         WorktreeStays::Locked { .. } => "locked",
         WorktreeStays::Resumable { .. } => "resumable",
+        WorktreeStays::Resolving { .. } => "resolving",
         WorktreeStays::Changed => "changed",
         WorktreeStays::Replaced => "replaced",
         WorktreeStays::NoCommit => "no-commit",

@@ -99,3 +99,42 @@ fn without_retries_no_agent_is_asked() {
     queue.process(5);
     assert_eq!(queue.why("lower")["attempts"], 0);
 }
+
+/// Two branches that pass their tests, each without the other: together they have too many lines.
+fn too_many_lines(script: &str) -> Queue {
+    let queue = with_agent(script, "grep -q b b.txt && test $(cat a.txt b.txt | wc -l) -le 3");
+    queue.env.write("repo/a.txt", "a\n");
+    queue.env.write("repo/b.txt", "b\n");
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Two files"]);
+    queue.branch("one", &[("a.txt", "a\nmore\n")]);
+    queue.branch("two", &[("b.txt", "b\nmore\n")]);
+    queue.enqueue("one");
+    queue.enqueue("two");
+    queue
+}
+
+#[test]
+fn a_repair_names_the_files_it_changes() {
+    let queue = too_many_lines("cat > /dev/null; echo 'b and more' > b.txt");
+    assert_eq!(names(&queue.process(0)["landed"]), ["one", "two"]);
+    assert_eq!(queue.why("two")["resolved"], json!(["b.txt#0=agent"]));
+    let left = queue.env.git(&["branch", "--list", "pleach/*"]);
+    assert_eq!((left.as_str(), queue.env.git(&["worktree", "list"]).contains("resolve")), ("", false));
+    let sessions = queue.env.pleach(&["worktree", "list", "--json"]).expect(0).json().to_string();
+    assert!(!sessions.contains("\"session\":\""), "its worktree is gone as well: {sessions}");
+}
+
+#[test]
+fn a_repair_that_takes_a_side_back_is_refused() {
+    for (script, lost) in
+        [("cat > /dev/null; echo b > b.txt", "two"), ("cat > /dev/null; echo a > a.txt; true", "`main`")]
+    {
+        let queue = too_many_lines(script);
+        queue.process(5);
+        let why = queue.why("two");
+        assert_eq!(why["state"], "escalated");
+        assert!(why["why"].as_str().unwrap().contains(&format!("took back what {lost} has changed")), "{why}");
+        assert_eq!(queue.landed("b.txt").as_deref(), Some("b"));
+    }
+}

@@ -128,3 +128,100 @@ fn approval_is_about_the_commit_that_was_seen() {
     queue.process(4);
     assert_eq!(queue.state("one"), "candidate");
 }
+
+/// A queue with a conflict in line 5, and the directory in which a person resolves it.
+fn resolving(test: &str) -> (Queue, std::path::PathBuf) {
+    let queue = Queue::tested(test);
+    queue.line("upper", 5, "FIVE");
+    queue.line("lower", 5, "five");
+    queue.process(5);
+    let begun = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
+    (queue, begun["path"].as_str().expect("a path").into())
+}
+
+fn twenty(fifth: &str, last: &str) -> String {
+    let line = |line: usize| match line {
+        5 => format!("{fifth}\n"),
+        20 => format!("{last}\n"),
+        line => format!("{line}\n"),
+    };
+    (1..=20).map(line).collect()
+}
+
+#[test]
+fn a_person_may_edit_beside_the_conflict() {
+    let (queue, place) = resolving("true");
+    std::fs::write(place.join("lines.txt"), twenty("FIVE and five", "twenty")).unwrap();
+    std::fs::write(place.join("notes.txt"), "why\n").unwrap();
+    queue.env.pleach(&["merge", "resolve", "lower", "--done"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["lower"]);
+    assert_eq!(queue.landed("notes.txt").as_deref(), Some("why"));
+    let resolved = queue.why("lower")["resolved"].to_string();
+    assert!(resolved.contains("notes.txt#0=person"), "what was edited is named: {resolved}");
+}
+
+#[test]
+fn a_person_goes_on_where_their_resolution_failed() {
+    let (queue, place) = resolving("! grep -q wrong lines.txt");
+    std::fs::write(place.join("lines.txt"), twenty("wrong", "20")).unwrap();
+    queue.env.pleach(&["merge", "resolve", "lower", "--done"]).expect(0);
+    let (told, _) = queue.processed(5);
+    assert!(told.json_lines().iter().any(|event| event["type"] == "dev.orchestra.MergeEscalated"));
+    assert_eq!(queue.state("lower"), "escalated");
+    queue.env.pleach(&["merge", "resolve", "lower"]).expect(0);
+    assert_eq!(std::fs::read_to_string(place.join("lines.txt")).unwrap(), twenty("wrong", "20"));
+    std::fs::write(place.join("lines.txt"), twenty("right", "20")).unwrap();
+    queue.env.pleach(&["merge", "resolve", "lower", "--done"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["lower"]);
+}
+
+#[test]
+fn markers_that_belong_to_a_file_land_once_approved() {
+    let queue = Queue::tested("true");
+    queue.branch("docs", &[("conflicts.txt", "<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n")]);
+    queue.enqueue("docs");
+    queue.process(5);
+    let why = queue.why("docs");
+    assert!(why["why"].as_str().unwrap().contains("pleach merge approve"), "{why}");
+    let none = queue.env.pleach(&["merge", "resolve", "docs", "--json"]).expect(2).json();
+    assert!(none["error"]["message"].as_str().unwrap().contains("no conflict"), "{none}");
+    queue.env.pleach(&["merge", "approve", "docs"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["docs"]);
+}
+
+#[test]
+fn what_is_undone_is_undone_once() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    queue.process(0);
+    let first = queue.env.pleach(&["merge", "undo", "one", "--json"]).expect(0).json();
+    let second = queue.env.pleach(&["merge", "undo", "one", "--json"]).expect(0).json();
+    assert_eq!(first["id"], second["id"]);
+    queue.process(0);
+    let late = queue.env.pleach(&["merge", "undo", "one", "--json"]).expect(2);
+    assert!(late.json()["error"]["message"].as_str().unwrap().contains("undone already"), "{late}");
+}
+
+#[test]
+fn a_branch_queued_again_keeps_its_priority() {
+    let queue = Queue::tested("true");
+    queue.branch("one", &[("one.txt", "1")]);
+    queue.env.pleach(&["merge", "enqueue", "one", "--priority", "4"]).expect(0);
+    assert_eq!(queue.enqueue("one")["priority"], 4);
+    let typo = queue.env.pleach(&["merge", "enqueue", "one", "--into", "mian", "--json"]).expect(2);
+    assert_eq!(typo.json()["error"]["code"], "no-such-branch");
+}
+
+#[test]
+fn worktrees_of_the_queue_are_listed_and_pruned() {
+    let (queue, place) = resolving("true");
+    let listed = queue.env.pleach(&["worktree", "list"]).expect(0).stdout;
+    assert!(listed.contains("merge queue of main") && listed.contains("with main"), "{listed}");
+    queue.env.pleach(&["worktree", "prune"]).expect(0);
+    let listed = queue.env.pleach(&["worktree", "list"]).expect(0).stdout;
+    assert!(!listed.contains("merge queue of main") && place.exists(), "a person works there: {listed}");
+    std::fs::write(place.join("notes.txt"), "mine\n").unwrap();
+    queue.env.pleach(&["merge", "drop", "lower"]).expect(0);
+    let pruned = queue.env.pleach(&["worktree", "prune"]).expect(0).stdout;
+    assert!(!place.exists() && pruned.contains("refs/pleach/keep/"), "{pruned}");
+}

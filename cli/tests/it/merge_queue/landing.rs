@@ -204,3 +204,44 @@ fn unrelated_histories_are_for_a_person() {
     queue.process(5);
     assert!(queue.why("other")["why"].as_str().expect("a reason").contains("no commit in common"));
 }
+
+#[test]
+fn a_red_target_is_no_fault_of_an_entry() {
+    let queue = Queue::tested("test ! -e broken.txt");
+    queue.env.write("repo/broken.txt", "");
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Break it"]);
+    queue.queued("one");
+    queue.process(5);
+    let why = queue.why("one");
+    assert_eq!(why["state"], "escalated");
+    assert!(why["why"].as_str().unwrap().contains("fail on `main` without it"), "{why}");
+    queue.env.git(&["rm", "-q", "broken.txt"]);
+    queue.env.git(&["commit", "-qm", "Repair it"]);
+    queue.env.pleach(&["merge", "retry", "one"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["one"]);
+}
+
+#[test]
+fn a_candidate_is_not_refused_for_a_flaky_test() {
+    let script = "test -e ../flaky || { touch ../flaky; exit 1; }";
+    let queue = Queue::with(&format!(
+        "merge: {{test_command: '{script}', slots: 1, auto_merge_clean: false}}\nsandbox: {{mode: off}}\n"
+    ));
+    queue.queued("one");
+    queue.process(4);
+    let why = queue.why("one");
+    assert_eq!((&why["state"], &why["verdict"]["is"]), (&json!("candidate"), &json!("flaky")));
+}
+
+#[test]
+fn what_landed_says_what_was_tested() {
+    let queue = Queue::tested("true");
+    queue.queued("one");
+    queue.process(0);
+    let why = queue.why("one");
+    let state = format!("refs/pleach/queue/main/entry/{}", why["id"].as_str().unwrap());
+    let trailers = queue.env.git(&["log", "-1", "--format=%(trailers:only)", &state]);
+    let tree = queue.env.git(&["rev-parse", "main^{tree}"]);
+    assert!(trailers.contains(&format!("Pleach-Tested: {tree},pass,")), "{trailers}");
+}

@@ -115,3 +115,27 @@ fn a_commit_queued_during_tests_is_not_taken_for_landed() {
     assert_eq!(queue.env.git(&["rev-parse", "main"]), newer, "what lands is what is queued");
     assert_eq!(queue.why("one")["head"], newer);
 }
+
+#[test]
+fn who_watches_waits_for_another_process() {
+    let test = "touch ../began; while ! test -e ../go; do sleep 0.05; done";
+    let queue = Queue::with(&format!(
+        "merge: {{test_command: '{test}', interval_secs: 1, slots: 1}}\nsandbox: {{mode: off}}\nworktrees: {{base: \
+         ../worktrees}}\n"
+    ));
+    queue.queued("one");
+    let mut first = queue.env.command(&["-y", "merge", "process"]).stdout(Stdio::null()).spawn().unwrap();
+    queue.env.wait_for_file("worktrees/merge/main/began");
+    let watch = ["-y", "merge", "process", "--watch"];
+    let mut watching = queue.env.command(&watch).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = std::io::BufReader::new(watching.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    assert!(line.contains("merge queue of `main`"), "{line}");
+    queue.env.write("worktrees/merge/main/go", "");
+    assert!(first.wait().unwrap().success());
+    queue.queued("two");
+    queue.env.wait_for_file("repo/two.txt");
+    queue.env.program("kill", &queue.env.repo_path()).args(["-INT", &watching.id().to_string()]).status().unwrap();
+    assert!(watching.wait().unwrap().success());
+}

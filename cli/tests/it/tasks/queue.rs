@@ -153,3 +153,48 @@ fn a_cancelled_task_does_not_land() {
         ("cancelled".into(), json!("cancelled"))
     );
 }
+
+#[test]
+fn merge_enqueue_takes_a_task_or_its_branch() {
+    let garden = with("enabled: false, slots: 1");
+    garden.configure("merge: {enabled: false, slots: 1}\nworktrees: {delete_branches: true}\n");
+    let id = task(&garden.env, "Fix it", &["--priority", "2"]);
+    start(&garden, &[&id]).expect(4);
+    let by_id = garden.env.pleach(&["merge", "enqueue", &id, "--json"]).expect(0).json();
+    assert_eq!((&by_id["task"], &by_id["priority"]), (&json!(id), &json!(2)));
+    let branch = by_id["branch"].as_str().unwrap().to_owned();
+    let by_branch = garden.env.pleach(&["merge", "enqueue", &branch, "--json"]).expect(0).json();
+    assert_eq!(by_id["id"], by_branch["id"], "the same work is queued once");
+    garden.env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(state(&garden.env, &id), "landed");
+    assert_eq!(garden.env.git(&["branch", "--list", &branch]), "", "as `worktrees.delete_branches` says");
+}
+
+#[test]
+fn a_dropped_task_lands_only_when_asked_for() {
+    let garden = with("auto_merge_clean: false, slots: 1");
+    let id = task(&garden.env, "Fix it", &[]);
+    start(&garden, &[&id]).expect(4);
+    garden.env.pleach(&["merge", "drop", &id]).expect(0);
+    let again = start(&garden, &[]).expect(4);
+    assert!(again.stdout.contains("task merge") || again.stderr.contains("task merge"), "{again}");
+    assert_eq!(
+        (state(&garden.env, &id), entry(&garden, &id)["state"].clone()),
+        ("finished".into(), json!("cancelled"))
+    );
+    garden.env.pleach(&["-y", "task", "merge", &id]).expect(0);
+    assert_eq!(state(&garden.env, &id), "landed");
+}
+
+#[test]
+fn task_merge_elsewhere_is_tested_as_well() {
+    let garden = with("enabled: false, slots: 1, max_conflict_retries: 0");
+    let id = task(&garden.env, "Fix it", &[]);
+    start(&garden, &[&id]).expect(4);
+    garden.env.git(&["checkout", "-q", "-b", "release"]);
+    garden.env.write("repo/check.sh", format!("test ! -e {id}.txt\n"));
+    garden.env.git(&["commit", "-qam", "Refuse it"]);
+    garden.env.git(&["checkout", "-q", "main"]);
+    garden.env.pleach(&["-y", "task", "merge", &id, "--into", "release"]).expect(1);
+    assert_eq!(garden.env.git(&["ls-tree", "--name-only", "release", &format!("{id}.txt")]), "");
+}

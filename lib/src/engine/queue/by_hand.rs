@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::conflict::{OpenConflict, conflict_of, forget_conflict, keep_conflict, open_conflict};
+use super::conflict::{
+    OpenConflict, conflict_of, conflict_path, forget_conflict, keep_conflict, open_conflict, resolution,
+};
 use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
-use super::resolver::resolution;
 use super::settings::QueueSettings;
 use super::store::StoredEntry;
 use crate::engine::merging::{ConflictSides, unresolved};
@@ -14,7 +15,6 @@ use crate::event::ConflictedPath;
 use crate::git::{self, CommitLimits, Repo};
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
-use crate::workspace::branch_key;
 
 /// A worktree on a conflict.
 #[derive(Debug)]
@@ -25,11 +25,6 @@ pub struct ConflictWorktree {
     pub is_old: bool,
     /// The files in conflict; none where only the tests fail.
     pub conflicts: Vec<ConflictedPath>,
-}
-
-/// The worktree for the conflict of an entry, below the base of all worktrees.
-fn place_of(base: &Path, entry: &QueueEntry) -> PathBuf {
-    base.join("resolve").join(branch_key(&entry.target)).join(entry.id.as_str())
 }
 
 /// Makes a worktree in which a person resolves what keeps an entry from landing.
@@ -44,15 +39,17 @@ pub fn begin_resolution(
     if matches!(entry.state, EntryState::Landed | EntryState::Cancelled | EntryState::Landing | EntryState::Resolving) {
         return Err(wrong("there is nothing to resolve"));
     }
-    let path = place_of(base, entry);
+    let path = conflict_path(base, &entry.target, &entry.id);
     if path.exists() {
         return Ok(ConflictWorktree { path, is_old: true, conflicts: entry.conflicts.clone() });
     }
     let tip = tip_of(repo, &entry.target)?;
     let Some(OpenConflict { commit, paths, .. }) = open_conflict(repo, entry, tip, &settings.merge_options())? else {
-        return Err(wrong("there is nothing to resolve: it merges cleanly, so `pleach merge retry` is enough"));
+        return Err(wrong("there is no conflict to resolve"));
     };
-    let commit = keep_conflict(repo, entry, tip, repo.tree_of(commit)?)?;
+    // What a person has made of it before, and was refused, is where they go on.
+    let before = entry.resolution.as_ref().filter(|before| before.tier == Tier::Person && before.onto == tip);
+    let commit = keep_conflict(repo, entry, tip, repo.tree_of(before.map_or(commit, |before| before.commit))?)?;
     if let Some(parent) = path.parent() {
         let failed = |source| crate::workspace::Error::Io { doing: "create", path: parent.to_owned(), source };
         std::fs::create_dir_all(parent).map_err(failed)?;
@@ -69,7 +66,7 @@ pub fn finish_resolution(
     settings: &QueueSettings,
 ) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
-    let path = place_of(base, entry);
+    let path = conflict_path(base, &entry.target, &entry.id);
     if !path.exists() {
         return Err(QueueError::WrongState {
             entry: entry.id.clone(),
@@ -96,9 +93,12 @@ pub fn finish_resolution(
     if !left.is_empty() {
         return Err(QueueError::Unresolved { paths: left, path });
     }
-    let plain = QueueEntry { verdict: None, ..entry.clone() };
-    let left = open_conflict(repo, &plain, onto, &settings.merge_options())?.and_then(|conflict| conflict.left);
-    let conflict = OpenConflict { onto, commit, sides: Some(sides), paths: entry.conflicts.clone(), left };
+    let open = open_conflict(repo, entry, onto, &settings.merge_options())?;
+    let (merged, left) = match open {
+        Some(open) => (open.merged, open.left),
+        None => (repo.tree_of(commit)?, None),
+    };
+    let conflict = OpenConflict { onto, commit, merged, sides: Some(sides), paths: entry.conflicts.clone(), left };
     let resolution = resolution(repo, entry, &conflict, written.tree, Tier::Person)?;
     let entry = change_entry(repo, stored, |entry| {
         entry.state = EntryState::Submitted;

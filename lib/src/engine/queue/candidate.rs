@@ -251,20 +251,24 @@ impl Merging<'_> {
         let plain = QueueEntry { resolution: None, ..self.entry.clone() };
         let plain = Merging { entry: &plain, ..*self }.plain()?;
         let resolved: Vec<ResolvedHunk> = resolution.resolved();
-        let origin = MergeOrigin { tier: resolution.tier, resolved };
-        if let MergeBuild::Built(built) = plain {
-            // Only the tests had failed: the merge is git's, and the repair a commit of its own on top of it.
-            let commit = self.commit(&mut writer, tree, vec![built.commit], ("repair", &origin))?;
-            writer.flush()?;
-            return Ok(match self.marked(tree)? {
-                Some(why) => MergeBuild::Unfit(why),
-                None => self.built(commit, tree, origin),
-            });
-        }
         let derived = match resolution.tier {
             Tier::Derived => self.options.tiers.derived.clone(),
             _ => Default::default(),
         };
+        if let MergeBuild::Built(built) = plain {
+            // Only the tests had failed: the merge is git's, and the repair a commit of its own on top of it. No hunk is in
+            // conflict, so the files it names are its own as a whole.
+            let repaired = resolved.into_iter().map(|hunk| ResolvedHunk { hunk: 0, ..hunk });
+            let origin = MergeOrigin {
+                tier: resolution.tier.max(built.origin.tier),
+                resolved: built.origin.resolved.into_iter().chain(repaired).collect(),
+            };
+            let commit = self.commit(&mut writer, tree, vec![built.commit], ("repair", &origin))?;
+            writer.flush()?;
+            let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived };
+            return self.checked(commit, tree, origin, &exemptions);
+        }
+        let origin = MergeOrigin { tier: resolution.tier, resolved };
         let commit = self.resolved_commit(&mut writer, tree, &origin)?;
         writer.flush()?;
         let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived };
@@ -321,8 +325,14 @@ impl Merging<'_> {
 
     /// Why a result must not be tested because of the markers of a conflict in it.
     fn marked(&self, merged: TreeId) -> Result<Option<String>, git::Error> {
+        if self.entry.accepted {
+            return Ok(None);
+        }
         let marked = introduced_markers(self.repo, self.repo.tree_of(self.sides.onto)?, merged)?;
-        Ok((!marked.is_empty()).then(|| format!("conflict markers are in {}", named(&marked))))
+        let why = |files: String| {
+            format!("conflict markers are in {files}; if they belong there, agree with `pleach merge approve`")
+        };
+        Ok((!marked.is_empty()).then(|| why(named(&marked))))
     }
 }
 

@@ -1,16 +1,19 @@
 //! A conflict as a commit: the merged files with every conflict visible in them, on top of both sides. Whoever resolves it
 //! starts there, and what they have solved of it is kept there.
 
+use std::path::{Path, PathBuf};
+
 use super::candidate::{LeftConflict, MergeBuild, MergeOptions, build};
 use super::error::QueueError;
 use super::store::queue_ref;
-use crate::engine::merging::{ConflictSides, conflicted_paths, marked_tree};
+use crate::engine::merging::{ConflictSides, conflicted_paths, marked_tree, resolved_hunks};
 use crate::event::ConflictedPath;
-use crate::git::{CommitSpec, Person, Repo, TreeId};
+use crate::git::{self, ChangeKind, CommitSpec, Person, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, EntryId};
-use crate::merge::Tier;
+use crate::merge::{ResolvedHunk, Tier};
 use crate::queue::{EntryResolution, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
+use crate::workspace::branch_key;
 
 /// What is to be resolved.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub(super) struct OpenConflict {
     pub onto: CommitId,
     /// The commit to start from.
     pub commit: CommitId,
+    /// The files as they were merged without anybody.
+    pub merged: TreeId,
     /// Both sides; none where only the tests fail.
     pub sides: Option<ConflictSides>,
     /// The files in conflict.
@@ -48,10 +53,12 @@ pub(super) fn open_conflict(
                 Some(commit) => commit,
                 None => keep_conflict(repo, entry, onto, marked_tree(repo, &sides, &conflict)?)?,
             };
-            Ok(Some(OpenConflict { onto, commit, sides: Some(sides), paths, left: Some(left) }))
+            let merged = left.tried.tree;
+            Ok(Some(OpenConflict { onto, commit, merged, sides: Some(sides), paths, left: Some(left) }))
         }
         MergeBuild::Built(built) if matches!(entry.verdict, Some(TestVerdict::Fail { .. })) => {
-            Ok(Some(OpenConflict { onto, commit: built.commit, sides: None, paths: Vec::new(), left: None }))
+            let (commit, merged) = (built.commit, built.tree);
+            Ok(Some(OpenConflict { onto, commit, merged, sides: None, paths: Vec::new(), left: None }))
         }
         _ => Ok(None),
     }
@@ -103,6 +110,36 @@ pub(super) fn keep_conflict(
     Ok(commit)
 }
 
+/// Keeps the files that resolve a conflict, with the names of what they resolve: its hunks, and all files that were changed
+/// where nothing was in conflict, or by a person, who may change whatever they like.
+pub(super) fn resolution(
+    repo: &Repo,
+    entry: &QueueEntry,
+    conflict: &OpenConflict,
+    tree: TreeId,
+    tier: Tier,
+) -> Result<EntryResolution, QueueError> {
+    let mut hunks = match &conflict.left {
+        Some(left) => resolved_hunks(repo, &left.conflict, &left.tried, tree, tier)?,
+        None => Vec::new(),
+    };
+    if conflict.left.is_none() || tier == Tier::Person {
+        for change in git::diff::changes(repo, conflict.merged, tree)? {
+            let path = change.path;
+            let is_on = |commit| Ok::<_, git::Error>(repo.tree_entry(repo.tree_of(commit)?, &path)?.is_some());
+            // The note of a conflict is on no side, and goes with it.
+            let is_note =
+                matches!(change.kind, ChangeKind::Removed(..)) && !is_on(conflict.onto)? && !is_on(entry.head)?;
+            if !is_note && !hunks.iter().any(|hunk| hunk.path == path) {
+                hunks.push(ResolvedHunk { path, hunk: 0, source: tier });
+            }
+        }
+    }
+    let hunks = hunks.iter().map(ResolvedHunk::to_value).collect();
+    let kept = keep_resolution(repo, entry, conflict.onto, tree, (tier, hunks))?;
+    Ok(EntryResolution { repairs: conflict.left.is_none(), ..kept })
+}
+
 /// Keeps the files that resolve an entry on a commit of its target.
 pub(super) fn keep_resolution(
     repo: &Repo,
@@ -121,7 +158,7 @@ pub(super) fn keep_resolution(
         at: entry.completed_at,
     })?;
     writer.flush()?;
-    Ok(EntryResolution { onto, commit, tier, hunks })
+    Ok(EntryResolution { onto, commit, tier, repairs: false, hunks })
 }
 
 /// Forgets the conflict of an entry that is resolved or closed.
@@ -132,6 +169,11 @@ pub(super) fn forget_conflict(repo: &Repo, target: &BranchName, id: &EntryId) ->
         repo.refs().delete(&name, old, "pleach: resolved")?;
     }
     Ok(())
+}
+
+/// The worktree in which a person resolves the conflict of an entry, by the base of all worktrees.
+pub(in crate::engine) fn conflict_path(base: &Path, target: &BranchName, id: &EntryId) -> PathBuf {
+    base.join("resolve").join(branch_key(target)).join(id.as_str())
 }
 
 fn conflict_ref(target: &BranchName, id: &EntryId) -> String {

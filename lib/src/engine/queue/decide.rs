@@ -2,7 +2,9 @@
 
 use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
+use super::run::tell_escalated;
 use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue, read_entry};
+use crate::engine::Engine;
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, TaskId};
 use crate::queue::{EntryState, QueueEntry};
@@ -11,15 +13,24 @@ use crate::trailer::CommitMessage;
 use crate::workspace::branch_ref;
 use crate::{clock, git};
 
-/// Lets an entry land that waits for approval.
+/// Lets an entry land that waits for approval. One that was handed to a person is taken as it is: they have decided.
 pub fn approve(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
+    let_land(repo, stored, true)
+}
+
+/// Lets an entry land without approval. What needs a decision for another reason still does.
+pub fn allow(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
+    let_land(repo, stored, false)
+}
+
+fn let_land(repo: &Repo, stored: &StoredEntry, accepts: bool) -> Result<QueueEntry, QueueError> {
     change_entry(repo, stored, |entry| {
         if entry.state.is_closed() {
             return Err("only what is in the queue can be approved");
         }
         entry.approved = true;
-        // What a person has to decide is decided by that.
         if entry.state == EntryState::Escalated {
+            entry.accepted |= accepts;
             entry.state = EntryState::Submitted;
         }
         entry.why = None;
@@ -40,6 +51,7 @@ pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError
         }
         // What was agreed to, and how a conflict was resolved, was about another commit.
         entry.approved &= entry.head == head;
+        entry.accepted = false;
         (entry.resolution, entry.resolved) = (None, Vec::new());
         (entry.head, entry.state, entry.attempts) = (head, EntryState::Submitted, 0);
         (entry.candidate, entry.verdict, entry.landing, entry.why) = (None, None, None, None);
@@ -91,12 +103,13 @@ pub fn drop_marks(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(),
 }
 
 /// Hands an entry to a person that nobody works on any more.
-pub fn escalate_entry(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
-    change_entry(repo, stored, |entry| {
+pub fn escalate_entry(engine: &Engine, repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
+    let escalated = change_entry(repo, stored, |entry| {
         entry.state = EntryState::Escalated;
         Ok(())
-    })
-    .map(drop)
+    })?;
+    tell_escalated(engine, &escalated);
+    Ok(())
 }
 
 /// Queues the revert of an entry that has landed: a commit that takes its changes back, merged and tested like any other.
@@ -109,6 +122,11 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
     let Some(landing) = entry.landing else {
         return Err(wrong("it was merged by hand; revert it with `git revert`"));
     };
+    let is_undo = |other: &StoredEntry| other.entry.undoes.as_ref() == Some(&entry.id);
+    let is_undone = |other: &StoredEntry| is_undo(other) && other.entry.state == EntryState::Landed;
+    if MergeQueue::read_all(repo, &entry.target)?.iter().any(is_undone) {
+        return Err(wrong("it is undone already"));
+    }
     let head = revert(repo, entry, (landing.from, landing.to))?;
     enqueue(
         repo,

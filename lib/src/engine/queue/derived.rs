@@ -36,7 +36,7 @@ impl QueueRun {
         writer.flush()?;
         let commands: Vec<String> = tried.derived.iter().map(|run| run.command.clone()).collect();
         let rules = self.settings.tiers.derived.clone();
-        match self.runs.derive(commit, &commands, &rules).await? {
+        match self.runs.derive(commit, &commands, (&rules, self.settings.command_limit)).await? {
             Derivation::Made(tree) => {
                 let hunks = tried.resolved.iter().map(ResolvedHunk::to_value).collect();
                 let resolution = keep_resolution(&repo, &entry, tip, tree, (Tier::Derived, hunks))?;

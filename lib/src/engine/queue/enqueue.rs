@@ -99,6 +99,7 @@ impl Submission {
             attempts: 0,
             repo: self.repo,
             approved: false,
+            accepted: false,
             reimplemented: false,
             landing: None,
             candidate: None,
@@ -123,19 +124,19 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
     change_queue(repo, &target, "pleach: queue", |queue| {
         let is_same = |stored: &&StoredEntry| {
             let entry = &stored.entry;
-            match (&submission.task, &submission.branch) {
-                (Some(task), _) => {
-                    // Of two decisions about a task the later counts.
-                    let about =
-                        (&entry.undoes, entry.mark.is_some()) == (&submission.undoes, submission.mark.is_some());
-                    entry.task.as_ref() == Some(task) && about
+            // Of two decisions about a task the later counts.
+            let about = (&entry.undoes, entry.mark.is_some()) == (&submission.undoes, submission.mark.is_some());
+            about
+                && match (&submission.task, &submission.branch) {
+                    (Some(task), _) => entry.task.as_ref() == Some(task),
+                    (None, Some(branch)) => entry.branch.as_ref() == Some(branch) && entry.task.is_none(),
+                    (None, None) => submission.undoes.is_some() || entry.head == submission.head,
                 }
-                (None, Some(branch)) => entry.branch.as_ref() == Some(branch) && entry.task.is_none(),
-                (None, None) => entry.head == submission.head,
-            }
         };
         let new = submission.clone().entry(id.clone());
         let entry = match queue.open.iter().find(is_same).map(|stored| &stored.entry) {
+            // One revert is as good as another.
+            Some(old) if old.undoes.is_some() => return Ok((QueueChange::default(), old.clone())),
             // What was found out about the commit before does not hold for another.
             Some(old) if old.head != new.head || old.mark != new.mark => {
                 let reimplemented =

@@ -8,14 +8,16 @@
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
-//! | How is a conflict resolved? | `conflict` as a commit, `resolver` by an agent, `by_hand` by a person; `learned` records it |
-//! | How does it land? | `landing` |
+//! | How is a conflict resolved? | `conflict` as a commit, `resolver` by an agent, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
+//! | How does it land? | `landing`; `cleanup` removes what is left over |
 //! | What was approved? | `trust` |
 
+mod answer;
 mod batch;
 mod blame;
 mod by_hand;
 mod candidate;
+mod cleanup;
 mod conflict;
 mod decide;
 mod derived;
@@ -39,11 +41,14 @@ mod trust;
 mod vetting;
 
 pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
-pub use decide::{approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_task};
+pub use cleanup::delete_landed_branch;
+pub(super) use conflict::conflict_path;
+pub use decide::{allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_task};
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use outcome::QueueOutcome;
 pub use run::{QueueRun, queue_lock};
 pub use settings::{QueueSettings, ResolverSettings};
 pub use store::{MergeQueue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};
+pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
 pub use trust::queue_to_trust;

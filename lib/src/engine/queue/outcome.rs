@@ -13,6 +13,8 @@ pub struct QueueOutcome {
     pub held: Option<String>,
     /// How many tests have run.
     pub tests: usize,
+    /// Something waits because its tests are not approved.
+    pub is_unapproved: bool,
     /// It was stopped before it was through.
     pub is_stopped: bool,
 }

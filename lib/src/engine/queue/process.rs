@@ -1,7 +1,7 @@
 //! Works a queue: merges the next entries, tests what they come to, lands what passes. Who holds the lock of the queue
 //! does this; everything it knows is read from refs, so whoever comes next goes on where a killed process has stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
 use super::error::QueueError;
@@ -38,6 +38,8 @@ impl QueueRun {
         let left: Vec<EntryId> = queue.entries().into_iter().filter(is_left).map(|entry| entry.id).collect();
         update(&self.place.repo, &mut queue, &left, |entry| entry.state = EntryState::Submitted)?;
         self.outcome.open = queue.entries();
+        let is_unapproved = |entry: &&QueueEntry| entry.state.is_workable() && !self.settings.may_test(entry);
+        self.outcome.is_unapproved = self.outcome.open.iter().any(|entry| is_unapproved(&entry));
         Ok(self.outcome)
     }
 
@@ -48,9 +50,11 @@ impl QueueRun {
                 return Ok(());
             }
             let (mut queue, tip) = tokio::task::block_in_place(|| self.look())?;
-            let is_free = |entry: &QueueEntry| !self.suspects.has(&entry.id) && self.settings.may_test(entry);
-            let entries: Vec<QueueEntry> = queue.entries().into_iter().filter(is_free).collect();
-            let plan = queue::plan(&entries, &queue.passed, self.size, self.settings.auto_merge_clean);
+            let entries = queue.entries();
+            let (unapproved, free): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| !self.settings.may_test(entry));
+            let suspected = free.into_iter().filter(|entry| self.suspects.has(&entry.id));
+            let held: BTreeSet<EntryId> = suspected.chain(unapproved).map(|entry| entry.id.clone()).collect();
+            let plan = queue::plan_without(&held, &entries, &queue.passed, (self.size, self.settings.auto_merge_clean));
             let is_held = self.outcome.held.is_some();
             if let Some(id) = plan.to_approve.first() {
                 self.prepare(&mut queue, id, tip).await?;
@@ -89,13 +93,13 @@ impl QueueRun {
             return Ok(());
         }
         let tests = tests_of([&item.entry], self.settings.test.as_ref());
-        let verdict = match self.result_of(TestId::Prefix(1), item.built.commit, tests).await? {
+        let verdict = match self.result_of(TestId::Prefix(1), item.built.commit, tests.clone()).await? {
             Some(verdict) => verdict,
             None => return Ok(()),
         };
-        let (candidate, origin, head) = (item.built.candidate(), item.built.origin.clone(), item.entry.head);
+        let (candidate, origin) = (item.built.candidate(), item.built.origin.clone());
         match verdict {
-            (verdict, Some(result)) if !verdict.is_green() => self.blame(queue, (id, head), &result, false),
+            (verdict, Some(result)) if !verdict.is_green() => self.suspect(item, tests, &result),
             (verdict, _) => update_built(&self.place.repo, queue, std::slice::from_ref(item), |entry| {
                 entry.candidate = Some(candidate.clone());
                 entry.tier = Some(origin.tier);
@@ -172,6 +176,7 @@ impl QueueRun {
         let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
             entry.state = EntryState::Conflicted;
             entry.why = Some(why.clone());
+            entry.accepted = false;
             edit(entry);
         });
         done.map(drop)

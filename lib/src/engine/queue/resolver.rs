@@ -1,42 +1,31 @@
 //! Has an agent resolve what cannot be merged: a session of its own, on the commit of the conflict. Its files are only
 //! what the next batch tests; they land by the same way as everything else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::conflict::{OpenConflict, forget_conflict, keep_conflict, keep_resolution, open_conflict};
+use super::answer::{AgentAnswer, judge};
+use super::cleanup::remove_session_files;
+use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
 use super::error::QueueError;
 use super::landing::update;
 use super::run::QueueRun;
 use super::settings::ResolverSettings;
 use super::store::{MergeQueue, entry_log};
 use crate::engine::landing::commits_since;
-use crate::engine::merging::{left_words, resolved_hunks, unresolved};
+use crate::engine::merging::left_words;
 use crate::engine::{SessionEnded, StartRequest, cancel, run_session, start_session};
-use crate::git::{self, Repo, TreeId};
+use crate::git::{self, Repo};
 use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
-use crate::merge::{ResolvedHunk, Tier};
+use crate::merge::Tier;
 use crate::plan::{self, Inputs, print};
-use crate::queue::{EntryResolution, EntryState, QueueEntry, ResolutionRequest};
+use crate::queue::{EntryState, QueueEntry, ResolutionRequest};
 use crate::state::Phase;
-use crate::text::named;
 
 /// The built-in pipeline of the agent that resolves conflicts.
 const RESOLVE_PIPELINE: &str = include_str!("../../../pipelines/resolve.dot");
 
 /// How many commits of the target are told of.
 const TOLD: usize = 20;
-
-/// What an agent made of a conflict.
-enum AgentAnswer {
-    /// These files have both sides.
-    Resolved(TreeId),
-    /// Some of it is solved.
-    Partial(TreeId, Vec<RepoPath>),
-    /// Nothing that could be used, for this reason.
-    Failed(String),
-    /// It was stopped, which is no answer.
-    Stopped,
-}
 
 impl QueueRun {
     /// Has an agent resolve the conflict of an entry, or hands it to a person.
@@ -60,15 +49,16 @@ impl QueueRun {
             return Ok(());
         };
         let request = tokio::task::block_in_place(|| request(&repo, &entry, &conflict, log.clone()))?;
-        let answer = self.ask(queue, &entry, &conflict, &request, &settings).await?;
-        let answer = match answer {
-            (AgentAnswer::Resolved(tree), _) => self.judge(&entry, &conflict, tree, log.as_deref())?,
-            (other, _) => other,
+        let answer = match self.ask(queue, &entry, &conflict, &request, &settings).await? {
+            AgentAnswer::Resolved(tree) => {
+                tokio::task::block_in_place(|| judge(&repo, &entry, &conflict, tree, log.as_deref()))?
+            }
+            other => other,
         };
         self.take_answer(queue, &entry, &conflict, &settings, answer)
     }
 
-    /// Runs the session of the agent. What it leaves, and the session.
+    /// Runs the session of the agent, and takes what it leaves.
     async fn ask(
         &mut self,
         queue: &mut MergeQueue,
@@ -76,7 +66,7 @@ impl QueueRun {
         conflict: &OpenConflict,
         request: &ResolutionRequest,
         settings: &ResolverSettings,
-    ) -> Result<(AgentAnswer, SessionId), QueueError> {
+    ) -> Result<AgentAnswer, QueueError> {
         let engine = self.place.engine.clone();
         let values = [("entry", entry.name()), ("request", engine.redactor.text(&request.text()).into_owned())];
         let values: BTreeMap<String, String> = values.map(|(key, value)| (key.to_owned(), value)).into();
@@ -116,46 +106,15 @@ impl QueueRun {
             SessionEnded::Paused(pause) => AgentAnswer::Failed(format!("its session waits: {:?}", pause.reason)),
         };
         let is_open = matches!(session.state().phase, Phase::Running | Phase::Paused { .. });
+        let branch = session.state().branches.get(&self.place.repo_name).cloned();
         drop(session);
-        if is_open {
-            abandon(self, &id)?;
-        }
-        Ok((answer, id))
-    }
-
-    /// Whether files resolve a conflict, and nothing else was touched.
-    fn judge(
-        &self,
-        entry: &QueueEntry,
-        conflict: &OpenConflict,
-        tree: TreeId,
-        log: Option<&str>,
-    ) -> Result<AgentAnswer, QueueError> {
-        let repo = &self.place.repo;
-        let begun = repo.tree_of(conflict.commit)?;
-        if tree == begun {
-            return Ok(AgentAnswer::Failed("it changed nothing".to_owned()));
-        }
-        let allowed = allowed_paths(repo, entry, conflict)?;
-        let is_named = |path: &RepoPath| log.is_some_and(|log| log.contains(&path.to_string()));
-        let changes = git::diff::changes(repo, begun, tree)?;
-        let is_removed = |change: &&git::TreeChange| matches!(change.kind, git::ChangeKind::Removed(..));
-        let removed: Vec<RepoPath> = changes.iter().filter(is_removed).map(|change| change.path.clone()).collect();
-        // Only notes of a conflict go; what either side has is not put right by removing it.
-        if conflict.sides.is_none() && !removed.is_empty() {
-            return Ok(AgentAnswer::Failed(format!("it removed {}", named(&removed))));
-        }
-        let others = changes.into_iter().map(|change| change.path);
-        let others: Vec<RepoPath> = others.filter(|path| !allowed.contains(path) && !is_named(path)).collect();
-        if !others.is_empty() {
-            let what = named(&others);
-            return Ok(AgentAnswer::Failed(format!("it changed {what}, which is not in conflict and no test names")));
-        }
-        let left = conflict.sides.as_ref().map(|sides| unresolved(repo, sides, tree)).transpose()?;
-        Ok(match left.filter(|left| !left.is_empty()) {
-            Some(left) => AgentAnswer::Partial(tree, left),
-            None => AgentAnswer::Resolved(tree),
-        })
+        tokio::task::block_in_place(|| {
+            if is_open {
+                abandon(self, &id)?;
+            }
+            remove_session_files(&self.place, &id, branch.as_ref())
+        })?;
+        Ok(answer)
     }
 
     fn take_answer(
@@ -173,6 +132,7 @@ impl QueueRun {
                 update(&repo, queue, id, |entry| {
                     entry.state = EntryState::Submitted;
                     entry.resolution = Some(resolution.clone());
+                    entry.accepted = false;
                     entry.why = Some("an agent has resolved its conflict".to_owned());
                 })?;
                 return forget_conflict(&repo, &entry.target, &entry.id);
@@ -233,42 +193,6 @@ fn abandon(run: &QueueRun, session: &SessionId) -> Result<(), QueueError> {
         Err(Error::Record(crate::record::Error::Missing { .. })) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// What a resolution may change: the files in conflict with their notes; where only the tests fail, what either side has
-/// changed.
-fn allowed_paths(repo: &Repo, entry: &QueueEntry, conflict: &OpenConflict) -> Result<BTreeSet<RepoPath>, QueueError> {
-    let mut allowed = BTreeSet::new();
-    let Some(sides) = &conflict.sides else {
-        let Some(base) = repo.history().merge_base(conflict.onto, entry.head)? else { return Ok(allowed) };
-        for side in [conflict.onto, entry.head] {
-            let changes = git::diff::changes(repo, repo.tree_of(base)?, repo.tree_of(side)?)?;
-            allowed.extend(changes.into_iter().map(|change| change.path));
-        }
-        return Ok(allowed);
-    };
-    for path in &sides.paths {
-        for ending in ["", ".conflict", ".pleach-conflict"] {
-            allowed.insert(RepoPath::new([path.as_bytes(), ending.as_bytes()].concat()));
-        }
-    }
-    Ok(allowed)
-}
-
-/// The commit that keeps the files of a resolution, and what they resolve.
-pub(super) fn resolution(
-    repo: &Repo,
-    entry: &QueueEntry,
-    conflict: &OpenConflict,
-    tree: TreeId,
-    tier: Tier,
-) -> Result<EntryResolution, QueueError> {
-    let hunks = match &conflict.left {
-        Some(left) => resolved_hunks(repo, &left.conflict, &left.tried, tree, tier)?,
-        None => Vec::new(),
-    };
-    let hunks = hunks.iter().map(ResolvedHunk::to_value).collect();
-    keep_resolution(repo, entry, conflict.onto, tree, (tier, hunks))
 }
 
 /// The pipeline with the agent of the settings.

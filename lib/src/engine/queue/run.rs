@@ -98,15 +98,7 @@ impl QueueRun {
             edit(entry);
         })?;
         if let Some(stored) = queue.entry(id).filter(|_| done) {
-            let entry = &stored.entry;
-            self.place.engine.tell(MergeEscalated {
-                task: entry.task.clone(),
-                branch: entry.branch.clone(),
-                target: entry.target.clone(),
-                conflicts: entry.conflicts.len(),
-                entry: id.clone(),
-                extra: Default::default(),
-            });
+            tell_escalated(&self.place.engine, &stored.entry);
         }
         Ok(())
     }
@@ -124,6 +116,18 @@ impl QueueRun {
         });
         self.outcome.landed.push(entry);
     }
+}
+
+/// Tells that a person has to decide about an entry.
+pub(in crate::engine) fn tell_escalated(engine: &Engine, entry: &QueueEntry) {
+    engine.tell(MergeEscalated {
+        task: entry.task.clone(),
+        branch: entry.branch.clone(),
+        target: entry.target.clone(),
+        conflicts: entry.conflicts.len(),
+        entry: entry.id.clone(),
+        extra: Default::default(),
+    });
 }
 
 pub(super) fn verdict_of(result: &TestResult) -> TestVerdict {

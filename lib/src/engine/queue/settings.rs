@@ -1,6 +1,7 @@
 //! How a queue works: its part of the configuration.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -14,6 +15,8 @@ use crate::queue::{EntryTest, QueueEntry};
 pub struct QueueSettings {
     /// The test every merge must pass, instead of the tests of the merged tasks.
     pub test: Option<EntryTest>,
+    /// How long a command that makes derived files may take.
+    pub command_limit: Duration,
     /// How many entries are merged and tested together.
     pub batch: usize,
     /// How many tests run at once.

@@ -15,7 +15,7 @@ use crate::git::{
     self, BlobId, Commit, CommitSpec, EntryKind, Person, RefUpdate, Repo, SwapError, TreeEdit, TreeId, Writer,
 };
 use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
-use crate::queue::{EntryState, QueueEntry};
+use crate::queue::{EntryState, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
 use crate::workspace::branch_key;
 
@@ -28,6 +28,9 @@ const ORDER_FILE: &str = "order.json";
 
 /// The trailer of a state's commit.
 const ENTRY_TRAILER: &str = "Pleach-Entry";
+
+/// The trailer of the commit of a landing: the files it comes to, and what their tests said.
+const TESTED_TRAILER: &str = "Pleach-Tested";
 
 /// How often a change is tried that others outrun.
 const TRIES: usize = 100;
@@ -330,7 +333,7 @@ fn order_file(open: &[StoredEntry], passed: &BTreeMap<EntryId, u32>, epoch: u64)
 fn write_order(writer: &mut Writer, order: &[u8], before: Option<CommitId>) -> Result<CommitId, QueueError> {
     let file = writer.blob(order)?;
     let tree = writer.tree(None, &[TreeEdit::Put(ORDER_FILE.into(), EntryKind::File, file)])?;
-    state_commit(writer, tree, before.into_iter().collect(), "Order of the merge queue".to_owned(), None)
+    state_commit(writer, tree, before.into_iter().collect(), "Order of the merge queue".to_owned(), Vec::new())
 }
 
 fn write_state(
@@ -356,7 +359,22 @@ fn write_state(
         EntryState::Submitted if before.is_none() => format!("{} is queued", entry.name()),
         state => format!("{} is {state}", entry.name()),
     };
-    state_commit(writer, tree, parents, subject, Some(&entry.id))
+    let id = (ENTRY_TRAILER.to_owned(), entry.id.to_string());
+    state_commit(writer, tree, parents, subject, std::iter::once(id).chain(tested(entry)).collect())
+}
+
+/// What was tested before an entry landed: the commit of a merge cannot say so itself, because that very commit is what is
+/// tested.
+fn tested(entry: &QueueEntry) -> Option<(String, String)> {
+    let (candidate, landing) = (entry.candidate.as_ref()?, entry.landing?);
+    let words = match entry.verdict.as_ref()? {
+        TestVerdict::Pass { seconds } => format!("pass,{seconds}"),
+        TestVerdict::Flaky { seconds } => format!("flaky,{seconds}"),
+        TestVerdict::Unverified => "none".to_owned(),
+        TestVerdict::Fail { .. } => return None,
+    };
+    let is_landed = entry.state == EntryState::Landed && candidate.commit == landing.to;
+    is_landed.then(|| (TESTED_TRAILER.to_owned(), format!("{},{words}", candidate.tree)))
 }
 
 fn state_commit(
@@ -364,9 +382,8 @@ fn state_commit(
     tree: TreeId,
     parents: Vec<CommitId>,
     subject: String,
-    of: Option<&EntryId>,
+    trailers: Vec<(String, String)>,
 ) -> Result<CommitId, QueueError> {
-    let trailers = of.map(|id| (ENTRY_TRAILER.to_owned(), id.to_string())).into_iter().collect();
     let message = CommitMessage { subject, body: String::new(), trailers };
     Ok(writer.commit(&CommitSpec {
         tree,

@@ -14,6 +14,8 @@ pub(super) struct Suspects(BTreeMap<EntryId, Suspect>);
 #[derive(Debug)]
 pub(super) struct Suspect {
     pub head: CommitId,
+    /// What its merge is built on.
+    pub onto: CommitId,
     /// Its head has passed its tests.
     pub tested: bool,
     pub tests: Vec<EntryTest>,

@@ -1,6 +1,7 @@
 //! The tests that run at once, each in a slot of its own.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -19,6 +20,8 @@ pub(super) enum TestId {
     Prefix(usize),
     /// Once more what made an entry suspect.
     Again(EntryId),
+    /// What the merge of an entry is built on.
+    Without(EntryId),
     /// The branch of an entry, without the target.
     Alone(EntryId),
     /// The merge of an entry, without the content of a file.
@@ -76,10 +79,22 @@ impl TestRuns {
         &mut self,
         commit: CommitId,
         commands: &[String],
-        rules: &DerivedRules,
+        (rules, limit): (&DerivedRules, Duration),
     ) -> Result<Derivation, QueueError> {
         let mut slot = self.slot()?;
-        let made = slot.derive(&self.place, commit, commands, rules, &self.place.engine.cancel).await;
+        let stop = self.place.engine.cancel.clone();
+        let (canceller, cancel) = stop.child();
+        let made = {
+            let derive = slot.derive(&self.place, commit, commands, (rules, limit), &cancel);
+            tokio::pin!(derive);
+            tokio::select! {
+                made = &mut derive => made,
+                () = stop.stopped() => {
+                    canceller.kill();
+                    derive.await
+                }
+            }
+        };
         self.free.push(slot);
         made
     }

@@ -109,14 +109,14 @@ impl TestSlot {
         place: &TestPlace,
         commit: CommitId,
         commands: &[String],
-        rules: &DerivedRules,
+        (rules, limit): (&DerivedRules, Duration),
         cancel: &Cancel,
     ) -> Result<Derivation, QueueError> {
         if !self.check_out(place, commit, cancel).await? {
             return Ok(Derivation::Stopped);
         }
         for command in commands {
-            let output = self.run(place, command, None, cancel).await?;
+            let output = self.run(place, command, Some(limit), cancel).await?;
             match output.exit {
                 Exit::Code(0) => {}
                 Exit::Cancelled => return Ok(Derivation::Stopped),

@@ -29,7 +29,7 @@ impl QueueRun {
     /// Whether a merge may be tested with others. One that may not is handed to a person.
     pub(super) async fn vet(&mut self, queue: &mut MergeQueue, item: &BatchItem) -> Result<bool, QueueError> {
         let origin = &item.built.origin;
-        if origin.tier <= Tier::Clean || origin.tier == Tier::Person || item.entry.approved {
+        if origin.tier <= Tier::Clean || origin.tier == Tier::Person || item.entry.accepted {
             return Ok(true);
         }
         let tests = tests_of([&item.entry], self.settings.test.as_ref());
@@ -43,7 +43,11 @@ impl QueueRun {
             return Ok(true);
         }
         let mut uncovered = Vec::new();
-        for path in guessed(&origin.resolved) {
+        // The tests tell the files of a repair from those before it: they failed there.
+        let repair = item.entry.resolution.as_ref().filter(|made| made.repairs);
+        let repaired: Vec<RepoPath> =
+            repair.into_iter().flat_map(|made| made.resolved()).map(|hunk| hunk.path).collect();
+        for path in guessed(&origin.resolved).into_iter().filter(|path| !repaired.contains(path)) {
             match self.is_covered(item, &path, &tests).await? {
                 Some(true) => {}
                 Some(false) => uncovered.push(path),

@@ -63,11 +63,16 @@ pub(super) fn queue_up(
     if !landing.is_enabled && is_queued()?.is_none() {
         return Ok(None);
     }
-    let entry = enqueue(&run.repo, submission(run, session, landing, job)?)?;
+    let submission = submission(run, session, landing, job)?;
+    let entry = match newest_dropped(run, &submission)?.filter(|_| !landing.approves) {
+        // Who has taken it out of the queue did not want it to land.
+        Some(dropped) => dropped,
+        None => enqueue(&run.repo, submission)?,
+    };
     if landing.approves
         && let Some(stored) = read_entry(&run.repo, &run.plan.target, &entry.id)?
     {
-        queue::approve(&run.repo, &stored)?;
+        queue::allow(&run.repo, &stored)?;
     }
     let queue = TaskQueue {
         engine: Arc::clone(&run.engine),
@@ -77,6 +82,21 @@ pub(super) fn queue_up(
         settings: QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() },
     };
     Ok(Some((queue, entry.id)))
+}
+
+/// The entry of the same work, if somebody has dropped it since.
+fn newest_dropped(run: &TreeRun, submission: &Submission) -> Result<Option<QueueEntry>, Error> {
+    let Some(task) = &submission.task else { return Ok(None) };
+    match queue::find_entry(&run.repo, task.as_str()) {
+        Ok(StoredEntry { entry, .. }) => {
+            let is_it = entry.state == EntryState::Cancelled
+                && entry.head == submission.head
+                && entry.target == submission.target;
+            Ok(Some(entry).filter(|entry| is_it && entry.is_repairable()))
+        }
+        Err(QueueError::NoEntry(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The tests of the run's tasks, which were approved with it.
@@ -237,7 +257,7 @@ fn take_back(run: &mut TreeRun, session: &mut TaskSession, stored: &StoredEntry)
     let why = entry.why.clone().unwrap_or_default();
     let task = session.task().id.clone();
     if !land::has_attempts_left(run, session) {
-        queue::escalate_entry(&run.repo, stored)?;
+        queue::escalate_entry(&run.engine, &run.repo, stored)?;
         let why = format!("{why}; its attempts are used up, and `pleach merge why {task}` tells more");
         return Ok(LandOutcome::Refused(refused(run, task, RefusalCode::Conflict, why)?));
     }

@@ -37,11 +37,7 @@ impl TaskSlots {
             taken: 1,
             is_used: false,
             pool: engine.worktrees.pool,
-            places: WorktreePlaces {
-                state_dir: engine.supervisor.state_dir.clone(),
-                worktrees: vec![engine.worktree_base(repo, &plan.repo_name)],
-                copied_in: engine.worktrees.never_commit(),
-            },
+            places: WorktreePlaces::of(engine, repo, &plan.repo_name),
         })
     }
 

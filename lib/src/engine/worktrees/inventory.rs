@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::engine::Error;
 use crate::engine::locks::{lock_name, worktree_lock_name};
+use crate::engine::queue::{conflict_path, queue_lock, queue_slot_lock, queue_slot_path};
 use crate::engine::task::{FIRST_SLOT, TaskSlot, slot_path, target_lock};
+use crate::engine::{Engine, Error};
 use crate::git::{self, ListedWorktree, Notes, Repo};
-use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SESSION_ID_LEN, SessionId};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SESSION_ID_LEN, SessionId};
 use crate::record::History;
 use crate::workspace::{Lock, SESSION_NOTE, branch_of_key};
 
@@ -29,6 +30,17 @@ pub struct WorktreePlaces {
     pub copied_in: Vec<RepoPath>,
 }
 
+impl WorktreePlaces {
+    /// Where an engine puts those of a repository.
+    pub(in crate::engine) fn of(engine: &Engine, repo: &Repo, name: &RepoName) -> Self {
+        Self {
+            state_dir: engine.supervisor.state_dir.clone(),
+            worktrees: vec![engine.worktree_base(repo, name)],
+            copied_in: engine.worktrees.never_commit(),
+        }
+    }
+}
+
 /// Whom a worktree was made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorktreeOwner {
@@ -45,6 +57,20 @@ pub enum WorktreeOwner {
         target: BranchName,
         /// The number of the worktree, from 1.
         slot: u32,
+    },
+    /// The merge queue of a branch, which tests merges there.
+    Queue {
+        /// The branch they land on.
+        target: BranchName,
+        /// The number of the worktree, from 1.
+        slot: u32,
+    },
+    /// A person who resolves the conflict of an entry of the merge queue.
+    Conflict {
+        /// The branch it is to land on.
+        target: BranchName,
+        /// The entry.
+        entry: EntryId,
     },
 }
 
@@ -188,7 +214,8 @@ impl OwnerIndex {
     }
 
     /// Whom a worktree at this path belongs to, and whether it lies where worktrees are created:
-    /// `{base}/{session}/{context}` or `{base}/tasks/{target}/{slot}`.
+    /// `{base}/{session}/{context}`, `{base}/tasks/{target}/{slot}`, `{base}/merge/{target}/{slot}` or
+    /// `{base}/resolve/{target}/{entry}`.
     fn owner(&self, path: &Path) -> Option<(WorktreeOwner, bool)> {
         let above = path.parent()?;
         let (name, group) = (path.file_name()?.to_str()?, above.file_name()?.to_str()?);
@@ -205,16 +232,31 @@ impl OwnerIndex {
             let owner = Some(WorktreeOwner::Tasks { target, slot }).filter(|_| place == path)?;
             Some((owner, self.bases.iter().any(|base| tasks.parent() == Some(base))))
         };
+        let of_queue = || {
+            let target = branch_of_key(group)?;
+            let base = above.parent()?.parent()?;
+            let slot = name.parse().ok().map(|slot| WorktreeOwner::Queue { target: target.clone(), slot });
+            let entry = EntryId::new(name).ok().map(|entry| WorktreeOwner::Conflict { target, entry });
+            let is_there = |owner: &WorktreeOwner| match owner {
+                WorktreeOwner::Queue { target, slot } => base.join(queue_slot_path(target, *slot)) == path,
+                WorktreeOwner::Conflict { target, entry } => conflict_path(base, target, entry) == path,
+                _ => false,
+            };
+            let owner = slot.filter(is_there).or(entry.filter(is_there))?;
+            Some((owner, self.bases.iter().any(|known| known == base)))
+        };
         // A branch can be named like a session, so the one counts that lies where it should.
-        match (of_session(), of_tasks()) {
-            (Some(session), Some(tasks)) => Some(if tasks.1 { tasks } else { session }),
-            (session, tasks) => session.or(tasks),
+        match (of_session(), of_tasks().or_else(of_queue)) {
+            (Some(session), Some(shared)) => Some(if shared.1 { shared } else { session }),
+            (session, shared) => session.or(shared),
         }
     }
 
     fn branch(&self, owner: &WorktreeOwner) -> Option<BranchName> {
         match owner {
-            WorktreeOwner::Tasks { target, .. } => Some(target.clone()),
+            WorktreeOwner::Tasks { target, .. }
+            | WorktreeOwner::Queue { target, .. }
+            | WorktreeOwner::Conflict { target, .. } => Some(target.clone()),
             WorktreeOwner::Session { session, context } if *context == ContextId::main() => {
                 self.branches.get(session.as_str()).cloned()
             }
@@ -239,6 +281,10 @@ fn is_used(repo: &Repo, owner: &WorktreeOwner) -> bool {
         WorktreeOwner::Tasks { target, slot } => {
             is_held(&target_lock(target)) || is_held(&TaskSlot::lock_name(target, *slot))
         }
+        WorktreeOwner::Queue { target, slot } => {
+            is_held(&queue_lock(target)) || is_held(&queue_slot_lock(target, *slot))
+        }
+        WorktreeOwner::Conflict { .. } => false,
     }
 }
 
@@ -253,6 +299,8 @@ mod tests {
         let words = match owner {
             WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
             WorktreeOwner::Tasks { target, slot } => format!("{target} {slot}"),
+            WorktreeOwner::Queue { target, slot } => format!("queue of {target} {slot}"),
+            WorktreeOwner::Conflict { target, entry } => format!("conflict {entry} with {target}"),
         };
         Some((words, is_in_base))
     }
@@ -266,7 +314,18 @@ mod tests {
         assert_eq!(owner("/base/tasks/feature%2Fx/main"), found("feature/x 1", true));
         assert_eq!(owner("/base/tasks/main/3"), found("main 3", true));
         assert_eq!(owner("/base/tasks/abcdefgh/main"), found("abcdefgh 1", true), "a branch named like a session");
-        for path in ["/base/x/main", "/base/tasks/main/other", "/base/tasks/main/1", "/base/other/main/main", "/main"] {
+        assert_eq!(owner("/base/merge/main/2"), found("queue of main 2", true));
+        let conflict = "conflict 01J00000000000000000000001 with a/b";
+        assert_eq!(owner("/base/resolve/a%2Fb/01J00000000000000000000001"), found(conflict, true));
+        for path in [
+            "/base/x/main",
+            "/base/merge/main/x",
+            "/base/resolve/main/2",
+            "/base/tasks/main/other",
+            "/base/tasks/main/1",
+            "/base/other/main/main",
+            "/main",
+        ] {
             assert_eq!(owner(path), None, "{path}");
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, unused_worktrees};
 use crate::engine::locks::Locks;
+use crate::engine::queue::{QueueError, queue_lock, queue_slot_lock, read_entry};
 use crate::engine::remove::{
     KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
 };
@@ -13,7 +14,7 @@ use crate::engine::task::{TaskSlot, target_lock};
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
-use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoPath, SessionId};
 use crate::record::{self, History};
 use crate::workspace::{self, KeepOwner, Lock, LockError};
 
@@ -39,6 +40,12 @@ pub enum WorktreeStays {
         session: SessionId,
         /// Its status.
         status: &'static str,
+    },
+    /// A person resolves a conflict in it.
+    #[error("the conflict of {entry} is resolved there; `pleach merge resolve {entry} --done` takes it")]
+    Resolving {
+        /// The entry of the merge queue.
+        entry: EntryId,
     },
     /// It is not what it was when it was found.
     #[error("it has changed meanwhile")]
@@ -160,6 +167,10 @@ enum HeldLocks {
     Session(Locks),
     /// That of a run over a tree, and that of the worktree.
     Tasks([Lock; 2]),
+    /// That of a queue, and that of the worktree.
+    Queue([Lock; 2]),
+    /// Nobody but a person works there.
+    None,
 }
 
 impl HeldLocks {
@@ -171,6 +182,12 @@ impl HeldLocks {
                 let run = Lock::take(repo.common_dir(), &target_lock(target), &what)?;
                 Self::Tasks([run, TaskSlot::take(repo, target, *slot)?.lock])
             }
+            WorktreeOwner::Queue { target, slot } => {
+                let what = format!("the merge queue of `{target}`");
+                let take = |name: &str| Lock::take(repo.common_dir(), name, &what);
+                Self::Queue([take(&queue_lock(target))?, take(&queue_slot_lock(target, *slot))?])
+            }
+            WorktreeOwner::Conflict { .. } => Self::None,
         })
     }
 
@@ -179,7 +196,8 @@ impl HeldLocks {
         match self {
             Self::Session(locks) if is_forgotten => return locks.remove(),
             Self::Session(locks) => drop(locks),
-            Self::Tasks(locks) => drop(locks),
+            Self::Tasks(locks) | Self::Queue(locks) => drop(locks),
+            Self::None => {}
         }
         Ok(())
     }
@@ -204,6 +222,8 @@ struct ComparedWith {
     copied_in: Vec<RepoPath>,
     /// A record has the commit, so it is not lost with the worktree.
     is_recorded: bool,
+    /// Nobody works there: what is not in the commit was left by tests.
+    is_scratch: bool,
 }
 
 /// Whether a worktree can go, and what is known of its files then.
@@ -232,7 +252,19 @@ fn decide(
             let summary = Summary::newest(repo, session)?;
             refuse_open(&summary)?;
             let commit = recorded_work(repo, &summary, context)?.or(worktree.head);
-            Ok(ComparedWith { commit, copied_in: copied_in(&summary), is_recorded: true })
+            Ok(ComparedWith { commit, copied_in: copied_in(&summary), is_recorded: true, is_scratch: false })
+        }
+        (WorktreeOwner::Queue { .. }, _) => Ok(ComparedWith {
+            commit: worktree.head,
+            copied_in: places.copied_in.clone(),
+            is_recorded: true,
+            is_scratch: true,
+        }),
+        (WorktreeOwner::Conflict { target, entry }, _) => {
+            refuse_open_entry(repo, target, entry)?;
+            // Its commit is made of both sides, so nothing of it is lost.
+            let (commit, copied_in) = (worktree.head, places.copied_in.clone());
+            Ok(ComparedWith { commit, copied_in, is_recorded: true, is_scratch: false })
         }
         (owner, _) => {
             if let (WorktreeOwner::Tasks { target, .. }, WorktreeState::Idle) = (owner, worktree.state) {
@@ -240,7 +272,8 @@ fn decide(
             }
             // The files of a worktree without a HEAD are compared with those of the checkout.
             let commit = worktree.head.or_else(|| repo.head().ok().map(|head| head.commit));
-            Ok(ComparedWith { commit, copied_in: places.copied_in.clone(), is_recorded: false })
+            let copied_in = places.copied_in.clone();
+            Ok(ComparedWith { commit, copied_in, is_recorded: false, is_scratch: false })
         }
     }
 }
@@ -266,6 +299,19 @@ fn refuse_open_task(repo: &Repo, target: &BranchName) -> Result<(), WorktreeStay
         .try_for_each(refuse_open)
 }
 
+/// Somebody resolves the conflict of an entry until that is closed.
+fn refuse_open_entry(repo: &Repo, target: &BranchName, entry: &EntryId) -> Result<(), WorktreeStays> {
+    let stored = read_entry(repo, target, entry).map_err(|error| match error {
+        QueueError::Git(error) => WorktreeStays::from(error),
+        // What cannot be read may be open.
+        _ => WorktreeStays::Resolving { entry: entry.clone() },
+    })?;
+    match stored.is_some_and(|stored| !stored.entry.state.is_closed()) {
+        true => Err(WorktreeStays::Resolving { entry: entry.clone() }),
+        false => Ok(()),
+    }
+}
+
 /// The newest commit a context has on record.
 fn recorded_work(repo: &Repo, summary: &Summary, context: &ContextId) -> Result<Option<CommitId>, Error> {
     if *context == ContextId::main() {
@@ -285,6 +331,7 @@ fn recorded_work(repo: &Repo, summary: &Summary, context: &ContextId) -> Result<
 /// What nothing but a worktree has: uncommitted files, and commits on no branch.
 fn only_there(repo: &Repo, worktree: &OwnWorktree, with: &ComparedWith) -> Result<Option<KeptWork>, WorktreeStays> {
     let commit = match worktree.state {
+        _ if with.is_scratch => return Ok(None),
         WorktreeState::HalfMade => return Ok(None),
         // git does not collect what the HEAD of a worktree leads to, also where the files are gone.
         WorktreeState::Missing => worktree.head.filter(|head| repo.commit(*head).is_ok()),
@@ -317,7 +364,9 @@ fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, git::Error> {
 fn keep_owner(owner: &WorktreeOwner) -> KeepOwner<'_> {
     match owner {
         WorktreeOwner::Session { session, .. } => KeepOwner::Session(session),
-        WorktreeOwner::Tasks { target, .. } => KeepOwner::Tasks(target),
+        WorktreeOwner::Tasks { target, .. }
+        | WorktreeOwner::Queue { target, .. }
+        | WorktreeOwner::Conflict { target, .. } => KeepOwner::Tasks(target),
     }
 }
 
