@@ -177,7 +177,7 @@ scripts:
     );
     assert_eq!(turns(&of_a), ["a.1"], "what it had begun is on record");
     assert!(matches!(of_main.last().unwrap().event, Event::PipelinePaused(_)), "{of_main:#?}");
-    assert_eq!(turns(&own_events(&world.repo(), &id, &b())), ["b.1"]);
+    assert_eq!(turns(&own_events(&world.repo(), &id, &b())), ["b.1", "b.2"], "the next node has not begun");
 }
 
 #[tokio::test(flavor = "multi_thread")]
