@@ -2,6 +2,7 @@
 //! come in, the next thing to do goes out; nothing here reads, writes or waits.
 
 mod entry;
+mod extent;
 mod order;
 mod plan;
 mod prefix;
@@ -10,6 +11,7 @@ mod request;
 pub use entry::{
     Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, QueueEntry, TestVerdict,
 };
+pub use extent::ConflictExtent;
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan, plan_without};
 pub use prefix::{PrefixSearch, PrefixStep, batch_size};

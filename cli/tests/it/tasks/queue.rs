@@ -198,3 +198,22 @@ fn task_merge_elsewhere_is_tested_as_well() {
     garden.env.pleach(&["-y", "task", "merge", &id, "--into", "release"]).expect(1);
     assert_eq!(garden.env.git(&["ls-tree", "--name-only", "release", &format!("{id}.txt")]), "");
 }
+
+#[test]
+fn work_that_is_mostly_in_conflict_is_done_again() {
+    let lines = |word: &str| format!("for i in 1 2 3 4 5 6; do echo {word}$i; seq 9; done > shared");
+    let garden = with("enabled: false, slots: 1");
+    garden.env.program("sh", &garden.env.repo_path()).args(["-c", &lines("x")]).status().unwrap();
+    garden.env.git(&["add", "-A"]);
+    garden.env.git(&["commit", "-qm", "Lines"]);
+    let late = task(&garden.env, "late", &[]);
+    garden.agent(&format!("{}; echo wrote", lines("late")), APPROVES);
+    start(&garden, &[&late]).expect(4);
+    garden.env.program("sh", &garden.env.repo_path()).args(["-c", &lines("other")]).status().unwrap();
+    garden.env.git(&["commit", "-qam", "Meanwhile"]);
+    garden.agent("sed -i s/other/both/ shared; echo wrote", APPROVES);
+    garden.env.pleach(&["-y", "task", "merge", &late]).expect(0);
+    let entry = entry(&garden, &late);
+    assert_eq!((&entry["tier"], &entry["attempts"]), (&json!("reimplemented"), &json!(0)), "no agent has merged it");
+    assert!(garden.file("main", "shared").starts_with("both1"));
+}

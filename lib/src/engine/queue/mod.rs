@@ -8,7 +8,7 @@
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
-//! | How is a conflict resolved? | `conflict` as a commit, `resolver` by an agent, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
+//! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
 //! | How does it land? | `landing`; `cleanup` removes what is left over |
 //! | What was approved? | `trust` |
 
@@ -23,6 +23,7 @@ mod decide;
 mod derived;
 mod enqueue;
 mod error;
+mod extent;
 mod landing;
 mod learned;
 mod markers;

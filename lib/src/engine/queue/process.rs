@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
 use super::error::QueueError;
+use super::extent::extent_of;
 use super::landing::{self, LandedPrefix, tip_of, update, update_built};
 use super::learned::record_landed;
 use super::outcome::QueueOutcome;
@@ -156,21 +157,31 @@ impl QueueRun {
         for (id, left_out) in std::mem::take(&mut batch.left_out) {
             match left_out {
                 LeftOut::Derive(tried) => self.derive(queue, &id, tip, *tried).await?,
-                other => self.leave_out(queue, &id, other)?,
+                other => self.leave_out(queue, (&id, tip), other)?,
             }
         }
         Ok((!batch.items.is_empty()).then_some(batch))
     }
 
-    fn leave_out(&mut self, queue: &mut MergeQueue, id: &EntryId, left_out: LeftOut) -> Result<(), QueueError> {
-        let (conflicts, why) = match left_out {
+    fn leave_out(
+        &mut self,
+        queue: &mut MergeQueue,
+        (id, tip): (&EntryId, CommitId),
+        left_out: LeftOut,
+    ) -> Result<(), QueueError> {
+        let (conflicts, why, is_worked_again) = match left_out {
             // The next look finds it on the target.
             LeftOut::Present | LeftOut::Crowded | LeftOut::Derive(_) => return Ok(()),
-            LeftOut::Conflict(left) => (conflicted_paths(&left.rest()), left.rest().to_string()),
-            LeftOut::Unfit(why) => (Vec::new(), why),
+            LeftOut::Conflict(left) => {
+                let entry = queue.entry(id).map(|stored| &stored.entry).filter(|entry| entry.is_repairable());
+                let extent = entry.map(|entry| extent_of(&self.place.repo, entry, tip, &left)).transpose()?;
+                let is_worked_again = extent.is_some_and(|extent| extent.is_worked_again());
+                (conflicted_paths(&left.rest()), left.rest().to_string(), is_worked_again)
+            }
+            LeftOut::Unfit(why) => (Vec::new(), why, false),
         };
         let edit = |entry: &mut QueueEntry| entry.conflicts.clone_from(&conflicts);
-        if conflicts.is_empty() || !self.may_resolve(queue, id) {
+        if conflicts.is_empty() || is_worked_again || !self.may_resolve(queue, id) {
             return self.give_back(queue, id, &why, edit);
         }
         let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
