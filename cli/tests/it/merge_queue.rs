@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Ran, TestEnv};
 
 mod agents;
+mod archive;
 mod breakage;
 mod crash;
 mod decisions;

@@ -9,7 +9,7 @@ use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
 use super::settings::QueueSettings;
-use super::store::StoredEntry;
+use super::state::StoredEntry;
 use crate::engine::merging::{ConflictSides, unresolved};
 use crate::event::ConflictedPath;
 use crate::git::{self, CommitLimits, Repo};

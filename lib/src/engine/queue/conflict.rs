@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::candidate::{LeftConflict, MergeBuild, MergeOptions, build};
 use super::error::QueueError;
-use super::store::queue_ref;
+use super::state::queue_ref;
 use crate::engine::merging::{ConflictSides, conflicted_paths, marked_tree, resolved_hunks};
 use crate::event::ConflictedPath;
 use crate::git::{self, ChangeKind, CommitSpec, Person, Repo, TreeId};

@@ -3,7 +3,8 @@
 use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
 use super::run::tell_escalated;
-use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue, read_entry};
+use super::state::StoredEntry;
+use super::store::{MergeQueue, QueueChange, change_queue, read_entry};
 use crate::engine::Engine;
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, TaskId};

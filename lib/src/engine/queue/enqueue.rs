@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use super::error::QueueError;
-use super::store::{MergeQueue, QueueChange, StoredEntry, change_queue, queue_targets, read_entry};
+use super::state::StoredEntry;
+use super::store::{MergeQueue, QueueChange, change_queue, queue_targets, read_entry};
 use crate::clock;
 use crate::event::Extra;
 use crate::git::Repo;

@@ -3,7 +3,7 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | What is in the queue? | `store` entries and their list as refs, `enqueue` puts work into it and finds it, `decide` what people decide |
+//! | What is in the queue? | `store` the queue as refs, `state` those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
 //! | What happens to it? | `run` a queue that is worked, `process` the loop, `outcome` what came of it, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
@@ -13,6 +13,7 @@
 //! | What was approved? | `trust` |
 
 mod answer;
+mod archive;
 mod batch;
 mod blame;
 mod by_hand;
@@ -34,6 +35,7 @@ mod results;
 mod run;
 mod settings;
 mod sides;
+mod state;
 mod store;
 mod suspects;
 mod test_runs;
@@ -50,6 +52,7 @@ pub use error::QueueError;
 pub use outcome::QueueOutcome;
 pub use run::{QueueRun, queue_lock};
 pub use settings::{QueueSettings, ResolverSettings};
-pub use store::{MergeQueue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};
+pub use state::{StoredEntry, entry_history, entry_log};
+pub use store::{MergeQueue, queue_targets, read_entry};
 pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
 pub use trust::queue_to_trust;

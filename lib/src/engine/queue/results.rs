@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::QueueError;
-use super::store::{outrun, queue_ref};
+use super::state::{outrun, queue_ref};
 use crate::clock;
 use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::archive::archive_old;
 use super::error::QueueError;
 use super::landing::{tip_of, update};
 use super::outcome::QueueOutcome;
@@ -11,6 +12,7 @@ use super::store::{MergeQueue, QueueChange, change_queue};
 use super::suspects::Suspects;
 use super::test_runs::{TestId, TestJob, TestRuns};
 use super::test_slot::TestPlace;
+use crate::clock;
 use crate::engine::Engine;
 use crate::event::{MergeComplete, MergeEscalated};
 use crate::git::Repo;
@@ -51,6 +53,7 @@ impl QueueRun {
         tip_of(&repo, &target)?;
         let begins = |_: &MergeQueue| Ok((QueueChange { begins: true, ..QueueChange::default() }, ()));
         change_queue(&repo, &target, "pleach: work the merge queue", begins)?;
+        archive_old(&repo, &target, clock::now())?;
         let place = TestPlace { engine, repo, repo_name, target };
         let (runs, size) = (TestRuns::new(place.clone()), settings.batch);
         let (suspects, outcome) = (Suspects::default(), QueueOutcome::default());

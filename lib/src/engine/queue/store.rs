@@ -1,50 +1,25 @@
 //! The queue of a target as refs: a chain of states per entry, and the list of those that are open.
 //!
 //! Every change is one transaction that checks where all its refs were, so a process that loses a race reads the queue
-//! again. The commit of a state has the one before it and the work it speaks of as parents: nothing that was ever queued
-//! is lost to garbage collection.
+//! again.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::archive::{archived, archived_entry};
 use super::error::QueueError;
-use crate::clock;
-use crate::git::{
-    self, BlobId, Commit, CommitSpec, EntryKind, Person, RefUpdate, Repo, SwapError, TreeEdit, TreeId, Writer,
+use super::state::{
+    QUEUES, StoredEntry, entry_ref, json, outrun, queue_ref, read_json, read_state, state_commit, write_state,
 };
-use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
-use crate::queue::{EntryState, QueueEntry, TestVerdict};
-use crate::trailer::CommitMessage;
-use crate::workspace::branch_key;
+use crate::git::{self, EntryKind, RefUpdate, Repo, TreeEdit, Writer};
+use crate::ids::{BranchName, CommitId, EntryId};
+use crate::queue::QueueEntry;
 
-/// The refs of all queues begin with this.
-const QUEUES: &str = "refs/pleach/queue/";
-
-const ENTRY_FILE: &str = "entry.json";
-const LOG_FILE: &str = "log.txt";
 const ORDER_FILE: &str = "order.json";
-
-/// The trailer of a state's commit.
-const ENTRY_TRAILER: &str = "Pleach-Entry";
-
-/// The trailer of the commit of a landing: the files it comes to, and what their tests said.
-const TESTED_TRAILER: &str = "Pleach-Tested";
 
 /// How often a change is tried that others outrun.
 const TRIES: usize = 100;
-
-/// An entry with the commit of its newest state.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredEntry {
-    /// The entry.
-    pub entry: QueueEntry,
-    /// The commit of its state.
-    pub at: CommitId,
-    /// What its tests printed when they failed last.
-    pub log: Option<BlobId>,
-}
 
 /// The queue of a target as it was read.
 #[derive(Debug, Clone)]
@@ -99,16 +74,6 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// The ref of an entry.
-pub(super) fn entry_ref(target: &BranchName, id: &EntryId) -> String {
-    format!("{QUEUES}{}/entry/{id}", branch_key(target))
-}
-
-/// A ref of a queue.
-pub(super) fn queue_ref(target: &BranchName, name: &str) -> String {
-    format!("{QUEUES}{}/{name}", branch_key(target))
-}
-
 /// The targets that have a queue.
 pub fn queue_targets(repo: &Repo) -> Result<Vec<BranchName>, QueueError> {
     let mut targets: Vec<BranchName> = Vec::new();
@@ -150,7 +115,12 @@ impl MergeQueue {
         for (name, at) in repo.refs().list(&queue_ref(target, "entry/"))? {
             all.push(read_state(repo, &name, at)?);
         }
-        Ok(all)
+        // One that was opened again has a ref of its own.
+        let is_known = |old: &StoredEntry| all.iter().any(|stored: &StoredEntry| stored.entry.id == old.entry.id);
+        let mut old = archived(repo, target)?;
+        old.retain(|old| !is_known(old));
+        old.append(&mut all);
+        Ok(old)
     }
 
     /// The open entry of an id.
@@ -179,11 +149,11 @@ impl MergeQueue {
             let at = write_state(&mut writer, &entry, old.map(|old| old.at), log, kept)?;
             moves.push(RefUpdate {
                 name: entry_ref(&self.target, &entry.id),
-                old: old.map(|old| old.at),
+                old: old.filter(|old| !old.is_archived).map(|old| old.at),
                 new: Some(at),
             });
             open.retain(|stored| stored.entry.id != entry.id);
-            open.push(StoredEntry { entry, at, log });
+            open.push(StoredEntry { entry, at, log, is_archived: false });
         }
         open.retain(|stored| !stored.entry.state.is_closed());
         open.sort_by(|one, other| one.entry.id.cmp(&other.entry.id));
@@ -243,82 +213,17 @@ pub(super) fn change_queue<T>(
     Err(QueueError::Contended(target.clone()))
 }
 
-/// Whether a change is to be tried again: another process was first, or was killed and has left a lock. Locks of these refs
-/// are held for a moment only, so one that stays belongs to nobody.
-pub(super) fn outrun(repo: &Repo, error: SwapError) -> Result<(), QueueError> {
-    match error {
-        SwapError::Stale { .. } => Ok(()),
-        SwapError::Locked { name, .. } if name.starts_with("refs/pleach/") => {
-            repo.refs().remove_stale_lock(&name)?;
-            Ok(())
-        }
-        SwapError::Other(git::Error::Locked { lock }) if lock.starts_with(repo.common_dir().join("refs/pleach")) => {
-            let name = lock
-                .strip_prefix(repo.common_dir())
-                .ok()
-                .and_then(|name| name.with_extension("").to_str().map(str::to_owned));
-            if let Some(name) = name {
-                repo.refs().remove_stale_lock(&name)?;
-            }
-            Ok(())
-        }
-        error => Err(error.into()),
-    }
-}
-
 /// An entry, open or closed.
 pub fn read_entry(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<Option<StoredEntry>, QueueError> {
     let name = entry_ref(target, id);
-    repo.refs().find(&name)?.map(|at| read_state(repo, &name, at)).transpose()
-}
-
-/// The states of an entry, newest first, each with when it began.
-pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp, QueueEntry)>, QueueError> {
-    let name = entry_ref(&stored.entry.target, &stored.entry.id);
-    let (mut states, mut next) = (Vec::new(), Some(stored.at));
-    while let Some(at) = next {
-        let commit = repo.commit(at)?;
-        // The first state has only its work below it.
-        if !is_state_of(&commit, &stored.entry.id) {
-            break;
-        }
-        states.push((commit.at, read_state(repo, &name, at)?.entry));
-        next = commit.parents.first().copied();
+    match repo.refs().find(&name)? {
+        Some(at) => read_state(repo, &name, at).map(Some),
+        None => archived_entry(repo, target, id),
     }
-    Ok(states)
-}
-
-/// What the tests of an entry printed when they failed last.
-pub fn entry_log(repo: &Repo, stored: &StoredEntry) -> Result<Option<String>, QueueError> {
-    let Some(log) = stored.log else { return Ok(None) };
-    Ok(Some(String::from_utf8_lossy(&repo.blob(log)?).into_owned()))
-}
-
-fn is_state_of(commit: &Commit, id: &EntryId) -> bool {
-    let message = CommitMessage::read(&String::from_utf8_lossy(&commit.message));
-    message.trailer(ENTRY_TRAILER) == Some(id.as_str())
-}
-
-fn read_state(repo: &Repo, name: &str, at: CommitId) -> Result<StoredEntry, QueueError> {
-    let tree = repo.tree_of(at)?;
-    let entry = read_json(repo, name, tree, ENTRY_FILE)?;
-    let log = repo.tree_entry(tree, &LOG_FILE.into())?.map(|entry| entry.id);
-    Ok(StoredEntry { entry, at, log })
 }
 
 fn read_order(repo: &Repo, name: &str, at: CommitId) -> Result<OrderFile, QueueError> {
-    read_json(repo, name, repo.tree_of(at)?, ORDER_FILE)
-}
-
-fn read_json<T: serde::de::DeserializeOwned>(
-    repo: &Repo,
-    name: &str,
-    tree: TreeId,
-    file: &str,
-) -> Result<T, QueueError> {
-    let unreadable = |why: String| QueueError::Unreadable { name: name.to_owned(), why };
-    let text = repo.tree_file(tree, &file.into())?.ok_or_else(|| unreadable(format!("it has no {file}")))?;
-    serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+    read_json(repo, name, repo.tree_of(at)?, &ORDER_FILE.into())
 }
 
 fn order_file(open: &[StoredEntry], passed: &BTreeMap<EntryId, u32>, epoch: u64) -> Vec<u8> {
@@ -334,69 +239,4 @@ fn write_order(writer: &mut Writer, order: &[u8], before: Option<CommitId>) -> R
     let file = writer.blob(order)?;
     let tree = writer.tree(None, &[TreeEdit::Put(ORDER_FILE.into(), EntryKind::File, file)])?;
     state_commit(writer, tree, before.into_iter().collect(), "Order of the merge queue".to_owned(), Vec::new())
-}
-
-fn write_state(
-    writer: &mut Writer,
-    entry: &QueueEntry,
-    before: Option<CommitId>,
-    log: Option<BlobId>,
-    kept: impl Iterator<Item = CommitId>,
-) -> Result<CommitId, QueueError> {
-    let file = writer.blob(&json(entry))?;
-    let put = |name: &str, blob| TreeEdit::Put(RepoPath::from(name), EntryKind::File, blob);
-    let edits: Vec<TreeEdit> = [put(ENTRY_FILE, file)].into_iter().chain(log.map(|log| put(LOG_FILE, log))).collect();
-    let tree = writer.tree(None, &edits)?;
-    let candidate = entry.candidate.as_ref().map(|candidate| candidate.commit);
-    let mut parents: Vec<CommitId> = before.into_iter().collect();
-    let resolution = entry.resolution.as_ref().map(|resolution| resolution.commit);
-    for parent in std::iter::once(entry.head).chain(candidate).chain(resolution).chain(kept) {
-        if !parents.contains(&parent) {
-            parents.push(parent);
-        }
-    }
-    let subject = match entry.state {
-        EntryState::Submitted if before.is_none() => format!("{} is queued", entry.name()),
-        state => format!("{} is {state}", entry.name()),
-    };
-    let id = (ENTRY_TRAILER.to_owned(), entry.id.to_string());
-    state_commit(writer, tree, parents, subject, std::iter::once(id).chain(tested(entry)).collect())
-}
-
-/// What was tested before an entry landed: the commit of a merge cannot say so itself, because that very commit is what is
-/// tested.
-fn tested(entry: &QueueEntry) -> Option<(String, String)> {
-    let (candidate, landing) = (entry.candidate.as_ref()?, entry.landing?);
-    let words = match entry.verdict.as_ref()? {
-        TestVerdict::Pass { seconds } => format!("pass,{seconds}"),
-        TestVerdict::Flaky { seconds } => format!("flaky,{seconds}"),
-        TestVerdict::Unverified => "none".to_owned(),
-        TestVerdict::Fail { .. } => return None,
-    };
-    let is_landed = entry.state == EntryState::Landed && candidate.commit == landing.to;
-    is_landed.then(|| (TESTED_TRAILER.to_owned(), format!("{},{words}", candidate.tree)))
-}
-
-fn state_commit(
-    writer: &mut Writer,
-    tree: TreeId,
-    parents: Vec<CommitId>,
-    subject: String,
-    trailers: Vec<(String, String)>,
-) -> Result<CommitId, QueueError> {
-    let message = CommitMessage { subject, body: String::new(), trailers };
-    Ok(writer.commit(&CommitSpec {
-        tree,
-        parents,
-        author: Person::pleach(),
-        committer: Person::pleach(),
-        message: message.write().into_bytes(),
-        at: clock::now(),
-    })?)
-}
-
-fn json(value: &impl Serialize) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(value).expect("entries hold nothing JSON cannot");
-    text.push(b'\n');
-    text
 }

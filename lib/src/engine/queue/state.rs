@@ -1,0 +1,181 @@
+//! The states of entries: each is a commit on the ref of its entry, with the one before it and the work it speaks of as
+//! parents. Nothing that was ever queued is lost to garbage collection.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::error::QueueError;
+use crate::clock;
+use crate::git::{self, BlobId, Commit, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
+use crate::queue::{EntryState, QueueEntry, TestVerdict};
+use crate::trailer::CommitMessage;
+use crate::workspace::branch_key;
+
+/// The refs of all queues begin with this.
+pub(super) const QUEUES: &str = "refs/pleach/queue/";
+
+pub(super) const ENTRY_FILE: &str = "entry.json";
+pub(super) const LOG_FILE: &str = "log.txt";
+
+/// The trailer of a state's commit.
+const ENTRY_TRAILER: &str = "Pleach-Entry";
+
+/// The trailer of the commit of a landing: the files it comes to, and what their tests said.
+const TESTED_TRAILER: &str = "Pleach-Tested";
+
+/// An entry with the commit of its newest state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEntry {
+    /// The entry.
+    pub entry: QueueEntry,
+    /// The commit of its state.
+    pub at: CommitId,
+    /// What its tests printed when they failed last.
+    pub log: Option<BlobId>,
+    /// It was closed long ago, and has no ref of its own any more.
+    pub is_archived: bool,
+}
+
+/// The ref of an entry.
+pub(super) fn entry_ref(target: &BranchName, id: &EntryId) -> String {
+    format!("{QUEUES}{}/entry/{id}", branch_key(target))
+}
+
+/// A ref of a queue.
+pub(super) fn queue_ref(target: &BranchName, name: &str) -> String {
+    format!("{QUEUES}{}/{name}", branch_key(target))
+}
+
+/// Whether a change is to be tried again: another process was first, or was killed and has left a lock. Locks of these refs
+/// are held for a moment only, so one that stays belongs to nobody.
+pub(super) fn outrun(repo: &Repo, error: SwapError) -> Result<(), QueueError> {
+    match error {
+        SwapError::Stale { .. } => Ok(()),
+        SwapError::Locked { name, .. } if name.starts_with("refs/pleach/") => {
+            repo.refs().remove_stale_lock(&name)?;
+            Ok(())
+        }
+        SwapError::Other(git::Error::Locked { lock }) if lock.starts_with(repo.common_dir().join("refs/pleach")) => {
+            let name = lock
+                .strip_prefix(repo.common_dir())
+                .ok()
+                .and_then(|name| name.with_extension("").to_str().map(str::to_owned));
+            if let Some(name) = name {
+                repo.refs().remove_stale_lock(&name)?;
+            }
+            Ok(())
+        }
+        error => Err(error.into()),
+    }
+}
+
+/// The states of an entry, newest first, each with when it began.
+pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp, QueueEntry)>, QueueError> {
+    let name = entry_ref(&stored.entry.target, &stored.entry.id);
+    let (mut states, mut next) = (Vec::new(), Some(stored.at));
+    while let Some(at) = next {
+        let commit = repo.commit(at)?;
+        // The first state has only its work below it.
+        if !is_state_of(&commit, &stored.entry.id) {
+            break;
+        }
+        states.push((commit.at, read_state(repo, &name, at)?.entry));
+        next = commit.parents.first().copied();
+    }
+    Ok(states)
+}
+
+/// What the tests of an entry printed when they failed last.
+pub fn entry_log(repo: &Repo, stored: &StoredEntry) -> Result<Option<String>, QueueError> {
+    let Some(log) = stored.log else { return Ok(None) };
+    Ok(Some(String::from_utf8_lossy(&repo.blob(log)?).into_owned()))
+}
+
+fn is_state_of(commit: &Commit, id: &EntryId) -> bool {
+    let message = CommitMessage::read(&String::from_utf8_lossy(&commit.message));
+    message.trailer(ENTRY_TRAILER) == Some(id.as_str())
+}
+
+pub(super) fn read_state(repo: &Repo, name: &str, at: CommitId) -> Result<StoredEntry, QueueError> {
+    let tree = repo.tree_of(at)?;
+    let entry = read_json(repo, name, tree, &ENTRY_FILE.into())?;
+    let log = repo.tree_entry(tree, &LOG_FILE.into())?.map(|entry| entry.id);
+    Ok(StoredEntry { entry, at, log, is_archived: false })
+}
+
+pub(super) fn read_json<T: serde::de::DeserializeOwned>(
+    repo: &Repo,
+    name: &str,
+    tree: TreeId,
+    file: &RepoPath,
+) -> Result<T, QueueError> {
+    let unreadable = |why: String| QueueError::Unreadable { name: name.to_owned(), why };
+    let text = repo.tree_file(tree, file)?.ok_or_else(|| unreadable(format!("it has no {file}")))?;
+    serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+}
+
+pub(super) fn write_state(
+    writer: &mut Writer,
+    entry: &QueueEntry,
+    before: Option<CommitId>,
+    log: Option<BlobId>,
+    kept: impl Iterator<Item = CommitId>,
+) -> Result<CommitId, QueueError> {
+    let file = writer.blob(&json(entry))?;
+    let put = |name: &str, blob| TreeEdit::Put(RepoPath::from(name), EntryKind::File, blob);
+    let edits: Vec<TreeEdit> = [put(ENTRY_FILE, file)].into_iter().chain(log.map(|log| put(LOG_FILE, log))).collect();
+    let tree = writer.tree(None, &edits)?;
+    let candidate = entry.candidate.as_ref().map(|candidate| candidate.commit);
+    let mut parents: Vec<CommitId> = before.into_iter().collect();
+    let resolution = entry.resolution.as_ref().map(|resolution| resolution.commit);
+    for parent in std::iter::once(entry.head).chain(candidate).chain(resolution).chain(kept) {
+        if !parents.contains(&parent) {
+            parents.push(parent);
+        }
+    }
+    let subject = match entry.state {
+        EntryState::Submitted if before.is_none() => format!("{} is queued", entry.name()),
+        state => format!("{} is {state}", entry.name()),
+    };
+    let id = (ENTRY_TRAILER.to_owned(), entry.id.to_string());
+    state_commit(writer, tree, parents, subject, std::iter::once(id).chain(tested(entry)).collect())
+}
+
+/// What was tested before an entry landed: the commit of a merge cannot say so itself, because that very commit is what is
+/// tested.
+fn tested(entry: &QueueEntry) -> Option<(String, String)> {
+    let (candidate, landing) = (entry.candidate.as_ref()?, entry.landing?);
+    let words = match entry.verdict.as_ref()? {
+        TestVerdict::Pass { seconds } => format!("pass,{seconds}"),
+        TestVerdict::Flaky { seconds } => format!("flaky,{seconds}"),
+        TestVerdict::Unverified => "none".to_owned(),
+        TestVerdict::Fail { .. } => return None,
+    };
+    let is_landed = entry.state == EntryState::Landed && candidate.commit == landing.to;
+    is_landed.then(|| (TESTED_TRAILER.to_owned(), format!("{},{words}", candidate.tree)))
+}
+
+pub(super) fn state_commit(
+    writer: &mut Writer,
+    tree: TreeId,
+    parents: Vec<CommitId>,
+    subject: String,
+    trailers: Vec<(String, String)>,
+) -> Result<CommitId, QueueError> {
+    let message = CommitMessage { subject, body: String::new(), trailers };
+    Ok(writer.commit(&CommitSpec {
+        tree,
+        parents,
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: message.write().into_bytes(),
+        at: clock::now(),
+    })?)
+}
+
+pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).expect("entries hold nothing JSON cannot");
+    text.push(b'\n');
+    text
+}
