@@ -265,6 +265,44 @@ impl TestVerdict {
 }
 
 impl QueueEntry {
+    /// A commit that is to be merged into a branch, and nothing more is known of.
+    pub fn new(id: EntryId, head: CommitId, (target, repo): (BranchName, RepoName), completed_at: Timestamp) -> Self {
+        Self {
+            id,
+            branch: None,
+            head,
+            base: None,
+            target,
+            task: None,
+            session: None,
+            title: String::new(),
+            tests: Vec::new(),
+            tested: false,
+            priority: 0,
+            depends: Vec::new(),
+            completed_at,
+            state: EntryState::Submitted,
+            tier: None,
+            attempts: 0,
+            repo,
+            approved: false,
+            accepted: false,
+            reimplemented: false,
+            landing: None,
+            candidate: None,
+            verdict: None,
+            conflicts: Vec::new(),
+            resolution: None,
+            resolver: None,
+            resolved: Vec::new(),
+            why: None,
+            undoes: None,
+            mark: None,
+            epoch: 0,
+            extra: Extra::default(),
+        }
+    }
+
     /// Whether there is a task that can be worked again.
     pub fn is_repairable(&self) -> bool {
         self.task.is_some() && self.undoes.is_none() && self.mark.is_none()
@@ -303,39 +341,13 @@ impl fmt::Display for EntryState {
 
 #[cfg(test)]
 pub(super) fn entry(number: u8, state: EntryState) -> QueueEntry {
+    let id = EntryId::new(format!("01J0000000000000000000{number:04}")).expect("26 characters");
+    let to = (BranchName::new("main").expect("a name"), RepoName::new("r").expect("a name"));
+    let at = Timestamp::from_second(i64::from(number)).expect("a time");
     QueueEntry {
-        id: EntryId::new(format!("01J0000000000000000000{number:04}")).expect("26 characters"),
         branch: Some(BranchName::new(format!("b{number}")).expect("a name")),
-        head: CommitId::from_bytes([number; 20]),
-        base: None,
-        target: BranchName::new("main").expect("a name"),
-        task: None,
-        session: None,
-        title: String::new(),
-        tests: Vec::new(),
-        tested: false,
-        priority: 0,
-        depends: Vec::new(),
-        completed_at: Timestamp::from_second(i64::from(number)).expect("a time"),
         state,
-        tier: None,
-        attempts: 0,
-        repo: RepoName::new("r").expect("a name"),
-        approved: false,
-        accepted: false,
-        reimplemented: false,
-        landing: None,
-        candidate: None,
-        verdict: None,
-        conflicts: Vec::new(),
-        resolution: None,
-        resolver: None,
-        resolved: Vec::new(),
-        why: None,
-        undoes: None,
-        mark: None,
-        epoch: 0,
-        extra: Extra::default(),
+        ..QueueEntry::new(id, CommitId::from_bytes([number; 20]), to, at)
     }
 }
 

@@ -139,3 +139,11 @@ fn who_watches_waits_for_another_process() {
     queue.env.program("kill", &queue.env.repo_path()).args(["-INT", &watching.id().to_string()]).status().unwrap();
     assert!(watching.wait().unwrap().success());
 }
+
+/// Run by hand: too long for every change.
+#[test]
+#[ignore = "takes minutes: two hundred landings by two, then by four processes"]
+fn two_hundred_landings_lose_no_update() {
+    at_once(2, 100);
+    at_once(4, 50);
+}

@@ -91,16 +91,7 @@ pub(super) fn keep_conflict(
         body: String::new(),
         trailers: vec![("Pleach-Conflict".to_owned(), entry.id.to_string())],
     };
-    let mut writer = repo.writer();
-    let commit = writer.commit(&CommitSpec {
-        tree,
-        parents: vec![onto, entry.head],
-        author: Person::pleach(),
-        committer: Person::pleach(),
-        message: message.write().into_bytes(),
-        at: entry.completed_at,
-    })?;
-    writer.flush()?;
+    let commit = commit_of_both(repo, entry, onto, (tree, message.write()))?;
     // Only who works the queue writes it, so a lock was left by a killed process.
     repo.refs().remove_stale_lock(&name)?;
     let old = repo.refs().find(&name)?;
@@ -148,17 +139,28 @@ pub(super) fn keep_resolution(
     tree: TreeId,
     (tier, hunks): (Tier, Vec<String>),
 ) -> Result<EntryResolution, QueueError> {
+    let commit = commit_of_both(repo, entry, onto, (tree, format!("Resolution of {} ({tier})\n", entry.name())))?;
+    Ok(EntryResolution { onto, commit, tier, repairs: false, hunks })
+}
+
+/// A commit on top of an entry and of what it is merged onto.
+pub(super) fn commit_of_both(
+    repo: &Repo,
+    entry: &QueueEntry,
+    onto: CommitId,
+    (tree, message): (TreeId, String),
+) -> Result<CommitId, QueueError> {
     let mut writer = repo.writer();
     let commit = writer.commit(&CommitSpec {
         tree,
         parents: vec![onto, entry.head],
         author: Person::pleach(),
         committer: Person::pleach(),
-        message: format!("Resolution of {} ({tier})\n", entry.name()).into_bytes(),
+        message: message.into_bytes(),
         at: entry.completed_at,
     })?;
     writer.flush()?;
-    Ok(EntryResolution { onto, commit, tier, repairs: false, hunks })
+    Ok(commit)
 }
 
 /// Forgets the conflict of an entry that is resolved or closed.

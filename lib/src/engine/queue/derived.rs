@@ -1,14 +1,13 @@
 //! Has commands make files again that were in conflict: the target's are taken, and what the commands leave in their place
 //! is what the merge has.
 
-use super::conflict::keep_resolution;
+use super::conflict::{commit_of_both, keep_resolution};
 use super::error::QueueError;
 use super::landing::update;
 use super::run::QueueRun;
 use super::store::MergeQueue;
 use super::test_slot::Derivation;
 use crate::engine::merging::TierResult;
-use crate::git::{CommitSpec, Person};
 use crate::ids::{CommitId, EntryId};
 use crate::merge::{ResolvedHunk, Tier};
 use crate::queue::EntryState;
@@ -24,16 +23,8 @@ impl QueueRun {
     ) -> Result<(), QueueError> {
         let Some(entry) = queue.entry(id).map(|stored| stored.entry.clone()) else { return Ok(()) };
         let repo = self.place.repo.clone();
-        let mut writer = repo.writer();
-        let commit = writer.commit(&CommitSpec {
-            tree: tried.tree,
-            parents: vec![tip, entry.head],
-            author: Person::pleach(),
-            committer: Person::pleach(),
-            message: format!("Before the derived files of {} are made\n", entry.name()).into_bytes(),
-            at: entry.completed_at,
-        })?;
-        writer.flush()?;
+        let message = format!("Before the derived files of {} are made\n", entry.name());
+        let commit = commit_of_both(&repo, &entry, tip, (tried.tree, message))?;
         let commands: Vec<String> = tried.derived.iter().map(|run| run.command.clone()).collect();
         let rules = self.settings.tiers.derived.clone();
         match self.runs.derive(commit, &commands, (&rules, self.settings.command_limit)).await? {

@@ -6,7 +6,6 @@ use super::error::QueueError;
 use super::state::StoredEntry;
 use super::store::{MergeQueue, QueueChange, change_queue, queue_targets, read_entry};
 use crate::clock;
-use crate::event::Extra;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
 use crate::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
@@ -82,11 +81,8 @@ impl Submission {
 
     fn entry(self, id: EntryId) -> QueueEntry {
         QueueEntry {
-            id,
             branch: self.branch,
-            head: self.head,
             base: self.base,
-            target: self.target,
             task: self.task,
             session: self.session,
             title: self.title,
@@ -94,26 +90,9 @@ impl Submission {
             tested: self.tested,
             priority: self.priority,
             depends: self.depends,
-            completed_at: self.completed_at,
-            state: EntryState::Submitted,
-            tier: None,
-            attempts: 0,
-            repo: self.repo,
-            approved: false,
-            accepted: false,
-            reimplemented: false,
-            landing: None,
-            candidate: None,
-            verdict: None,
-            conflicts: Vec::new(),
-            resolution: None,
-            resolver: None,
-            resolved: Vec::new(),
-            why: None,
             undoes: self.undoes,
             mark: self.mark,
-            epoch: 0,
-            extra: Extra::default(),
+            ..QueueEntry::new(id, self.head, (self.target, self.repo), self.completed_at)
         }
     }
 }
