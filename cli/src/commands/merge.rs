@@ -2,6 +2,7 @@
 
 mod decide;
 mod enqueue;
+mod estimate;
 mod process;
 mod queue;
 mod resolve;
