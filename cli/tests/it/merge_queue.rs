@@ -8,6 +8,7 @@ mod agents;
 mod breakage;
 mod crash;
 mod decisions;
+mod demo;
 mod landing;
 mod many;
 mod order;
