@@ -9,6 +9,7 @@ mod breakage;
 mod crash;
 mod decisions;
 mod demo;
+mod invariants;
 mod landing;
 mod many;
 mod order;
