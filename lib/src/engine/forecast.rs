@@ -105,25 +105,27 @@ pub fn quick_forecast(
     for branch in branches {
         open.extend(repo.refs().find(&branch_ref(branch))?.map(|head| (branch.clone(), head)));
     }
-    look_ahead(repo, open, target, Some(MOMENT))
+    look_ahead(repo, open, target, Some(branches))
 }
 
+/// Compares open branches: all of them, or in a moment those that are asked about with all.
 fn look_ahead(
     repo: &Repo,
     mut open: BTreeMap<BranchName, CommitId>,
     target: &BranchName,
-    within: Option<Duration>,
+    asked: Option<&BTreeSet<BranchName>>,
 ) -> Result<Forecast, QueueError> {
     let Some(tip) = repo.refs().find(&branch_ref(target))? else { return Err(QueueError::NoBranch(target.clone())) };
     for of in queue_targets(repo)?.iter().filter(|of| *of == target) {
         let entries = MergeQueue::read(repo, of)?.entries();
         open.extend(entries.into_iter().filter_map(|entry| Some((entry.branch?, entry.head))));
     }
-    let mut cache = PairCache::read(repo.common_dir(), within.map(|within| Instant::now() + within));
+    let is_asked = |branch: &BranchName| asked.is_none_or(|asked| asked.contains(branch));
+    let mut cache = PairCache::read(repo.common_dir(), asked.map(|_| Instant::now() + MOMENT));
     let mut heads: Vec<(BranchName, CommitId)> = Vec::new();
     for (branch, head) in open.into_iter().filter(|(branch, _)| branch != target) {
         // The target has what parts from it nowhere.
-        let is_landed = cache.pair(repo, head, tip)?.is_some_and(|known| known.base == Some(head));
+        let is_landed = is_asked(&branch) && cache.pair(repo, head, tip)?.is_some_and(|known| known.base == Some(head));
         if !is_landed {
             heads.push((branch, head));
         }
@@ -132,7 +134,7 @@ fn look_ahead(
     let mut pairs = Vec::new();
     for (nth, (one, head)) in heads.iter().enumerate() {
         let others = heads[nth + 1..].iter().map(|(other, at)| (other, *at)).chain([(target, tip)]);
-        for (other, at) in others {
+        for (other, at) in others.filter(|(other, _)| is_asked(one) || is_asked(other)) {
             let known = cache.pair(repo, *head, at)?.filter(|known| !known.overlap.is_empty());
             pairs.extend(known.map(|KnownPair { overlap, conflicts, .. }| ForecastPair {
                 one: one.clone(),
