@@ -10,6 +10,7 @@ mod code;
 mod commands;
 mod exit;
 mod failure;
+mod forecast_marks;
 mod globals;
 mod lib_errors;
 mod next_commands;

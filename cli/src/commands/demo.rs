@@ -1,5 +1,8 @@
 //! `pleach demo`
 
+mod merging;
+mod repository;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -9,10 +12,11 @@ use pleach::engine::{StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::{self, Repo};
 use pleach::ids::{RepoName, RepoPath};
-use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
 use pleach::text::{named, shell_word};
 
+use self::merging::merge_branches;
+use self::repository::DemoRepository;
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::Exit;
@@ -29,16 +33,19 @@ use crate::settings::{self, Search};
 use crate::tree::overview::TreeContext;
 use crate::tree::{Tasks, TreeArgs, work_trusted};
 
+const CONFIG: &str = include_str!("../../demo/pleach.yaml");
 const PIPELINE: &str = include_str!("../../demo/pipeline.dot");
 const SCRIPT: &str = include_str!("../../demo/script.yaml");
 const TEST: &str = include_str!("../../demo/test.sh");
 const TREE: &str = include_str!("../../demo/task-tree.json");
 
-/// See it work: a small pipeline and a small task tree in a throw-away repository.
+/// See it work: a small pipeline, a small task tree and a merge queue in a throw-away repository.
 ///
 /// An agent plans, implements, fails its test, fixes it and reviews; then three agents work at once, and a conflict
-/// between two of them is resolved; then three tasks are worked one after another, each landed when it is done. The model is a script, so no key and no network are needed; everything else is real: the
-/// agent's loop and tools, the worktrees, the commits, the record.
+/// between two of them is resolved; then three tasks are worked one after another, each landed when it is done; then three
+/// branches go through the merge queue, where an agent resolves a conflict and repairs a merge that breaks the tests. The
+/// model is a script, so no key and no network are needed; everything else is real: the agent's loop and tools, the
+/// worktrees, the commits, the record.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Create the repository here instead of in a temporary directory.
@@ -48,7 +55,8 @@ pub struct DemoArgs {
 
 pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let dir = place(globals, args.at)?;
-    let repo = make_repository(globals, &dir)?;
+    let demo = DemoRepository { globals, dir: dir.clone() };
+    let repo = make_repository(&demo)?;
     let search = Search::from(&dir, Some(&dir.join("pleach.yaml")));
     let settings = settings::load(globals.environment.clone(), &search)?;
     let config: &Config = &settings.resolved.config;
@@ -83,7 +91,10 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     if exit != Exit::Done {
         return Ok(exit);
     }
-    let exit = work_tree(globals, &dir)?;
+    let exit = match work_tree(&demo)? {
+        Exit::Done => merge_branches(&demo)?,
+        other => other,
+    };
     if !globals.json {
         print_next_commands(&dir, &history)?;
     }
@@ -91,10 +102,8 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
 }
 
 /// Works the tree, and shows what happened to it.
-fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
-    // As if it had been typed.
-    let line = ["-C", &dir.display().to_string(), "gardener"].map(str::to_owned).into();
-    let globals = Globals { dir: dir.to_owned(), config: Some(dir.join("pleach.yaml")), line, ..globals.clone() };
+fn work_tree(demo: &DemoRepository<'_>) -> Result<Exit, Failure> {
+    let globals = demo.commands("gardener");
     let mut out = Out::new();
     if !globals.json {
         out.line("\nAnd now a tree of tasks:\n")?;
@@ -128,42 +137,18 @@ fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> 
     dir.canonicalize().map_err(|error| Failure::new(Code::OutputUnwritable, "cannot use the directory").because(&error))
 }
 
-/// A repository with one commit: the test, the pipeline, the tree, the script and the configuration.
-fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
-    let config = "agent: builtin\nproviders: {script: {file: script.yaml}}\n";
+/// A repository with one commit: the tests, the pipeline, the tree, the script, the pages and the configuration.
+fn make_repository(demo: &DemoRepository<'_>) -> Result<Repo, Failure> {
     let files = [
         ("pipeline.dot", PIPELINE),
         ("script.yaml", SCRIPT),
         ("test.sh", TEST),
-        ("pleach.yaml", config),
+        ("pleach.yaml", CONFIG),
         ("task-tree.json", TREE),
     ];
-    let git = |args: &[&str]| -> Result<(), Failure> {
-        let command = Blocking {
-            program: "git".into(),
-            args: args.iter().map(|arg| arg.into()).collect(),
-            cwd: dir.to_owned(),
-            environment: Some(globals.environment.clone()),
-            ..Blocking::default()
-        };
-        let failed = |why: String| {
-            Failure::new(Code::GitFailed, format!("git {} failed: {why}", args.join(" "))).hint("is git installed?")
-        };
-        let output = run_blocking(&command).map_err(|error| failed(error.to_string()))?;
-        if output.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&output.stderr).into_owned())) }
-    };
-    git(&["init", "--quiet", "--initial-branch=main"])?;
-    for (name, text) in files {
-        let path = dir.join(name);
-        std::fs::write(&path, text).map_err(|error| {
-            Failure::new(Code::OutputUnwritable, format!("cannot write `{}`", path.display())).because(&error)
-        })?;
-    }
-    git(&["add", "."])?;
-    let who = ["-c", "user.name=pleach", "-c", "user.email=pleach@local", "-c", "commit.gpgsign=false"];
-    let commit = ["-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", "A repository for the demo"];
-    git(&[&who[..], &commit[..]].concat())?;
-    git::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
+    demo.git(&["init", "--quiet", "--initial-branch=main"])?;
+    demo.commit("A repository for the demo", &[&files[..], &merging::FILES[..]].concat())?;
+    git::discover(&demo.dir, &demo.globals.environment).map_err(|error| of_engine(&error.into()))
 }
 
 /// The run as a tree of nodes, turns and commits.
@@ -246,7 +231,8 @@ fn print_next_commands(dir: &Path, history: &History) -> Result<(), Failure> {
         (format!("git log --stat {branch}"), "the same as git sees it"),
         ("pleach status".to_owned(), "the tree and the sessions"),
         ("pleach inspect T002".to_owned(), "a task: its steps, its failed attempt"),
-        ("git log --stat".to_owned(), "the tasks, which have landed here"),
+        ("pleach merge why page".to_owned(), "a merge: its tests, and who repaired it"),
+        ("git log --graph --stat".to_owned(), "the tasks and branches, which have landed here"),
     ]);
     let commands: Vec<_> = commands.collect();
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod decide;
 mod enqueue;
+mod estimate;
 mod process;
 mod queue;
 mod resolve;
@@ -10,18 +11,22 @@ mod why;
 
 pub use queue::short;
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
-use pleach::engine::queue::{MergeQueue, QueueSettings, StoredEntry, find_entry, queue_targets};
+use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueSettings, StoredEntry, find_entry, queue_targets};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryWait, QueueEntry};
 use serde_json::{Value, json};
 
+use crate::answers::Answers;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_queue;
 use crate::queue_settings::queue_settings;
-use crate::session::Place;
+use crate::runtime::block_on;
+use crate::session::{Place, build};
 use crate::settings::{self, Settings};
 
 /// Bring branches into their target through the merge queue, tested.
@@ -51,9 +56,7 @@ enum MergeCommand {
 }
 
 pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
-    let settings = settings::load_for(globals, &globals.dir)?;
-    let place = Place::find(&globals.dir, None, &settings)?;
-    let ground = MergeGround { globals, settings, place };
+    let ground = MergeGround::find(globals)?;
     match args.command.unwrap_or(MergeCommand::Queue(queue::QueueArgs::default())) {
         MergeCommand::Queue(args) => queue::run(&ground, &args),
         MergeCommand::Status(args) => status::run(&ground, &args),
@@ -74,6 +77,17 @@ pub fn process_now(globals: &Globals, into: BranchName) -> Result<Exit, Failure>
     run(globals, MergeArgs { command: Some(MergeCommand::Process(args)) })
 }
 
+/// Works the queue of a target with commands that come with pleach, which need no approval.
+pub fn process_trusted(ground: &MergeGround<'_>, target: &BranchName) -> Result<(QueueOutcome, Exit), Failure> {
+    let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
+    let mut shown = process::MergeProgress::new(ground);
+    let entries_tests = BTreeSet::new();
+    let work = process::process_once(ground, target, &built, (&mut shown, &entries_tests));
+    let outcome = block_on(built.stopped_by(), work)?;
+    let exit = process::exit_of(&outcome);
+    Ok((outcome, exit))
+}
+
 /// What all these commands need: the repository and its settings.
 pub struct MergeGround<'a> {
     pub globals: &'a Globals,
@@ -81,7 +95,14 @@ pub struct MergeGround<'a> {
     pub place: Place,
 }
 
-impl MergeGround<'_> {
+impl<'a> MergeGround<'a> {
+    /// The repository around the directory pleach works in.
+    pub fn find(globals: &'a Globals) -> Result<Self, Failure> {
+        let settings = settings::load_for(globals, &globals.dir)?;
+        let place = Place::find(&globals.dir, None, &settings)?;
+        Ok(Self { globals, settings, place })
+    }
+
     /// The branch things are merged into: the given one, the configured one, or the one that is checked out.
     pub fn target(&self, given: Option<&BranchName>) -> Result<BranchName, Failure> {
         let configured = self.settings.resolved.config.merge.target.as_ref();

@@ -20,6 +20,7 @@ use crate::commands::inspect;
 use crate::commands::task::{self, TaskGround};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::forecast_marks::{FORECAST_HINT, ForecastMarks};
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_no_task, of_tree};
 use crate::next_commands::{about, resume_task};
@@ -38,7 +39,8 @@ use crate::tree::watch::{StatusPage, watch};
 /// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
 /// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of tasks that have ended are
 /// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
-/// their commits; with a task, its steps. A tree that is not valid is reported, and makes the exit code 2.
+/// their commits; with a task, its steps. What is expected to conflict when it is merged is marked; `pleach forecast` has
+/// more. A tree that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A task, or a session or the beginning of its id.
@@ -172,6 +174,8 @@ fn all(
     };
     tasks.retain(|view| view.status.is_open());
     let unreadable: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
+    let summaries = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
+    let marks = ForecastMarks::find(repo, &tasks, summaries);
     let mut picture = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
@@ -199,13 +203,17 @@ fn all(
         "target": ground.map(|ground| &ground.target),
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
         "trees": trees.iter().map(TreeView::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
-        "tasks": tasks.iter().map(task::task_json).collect::<Vec<_>>(),
+        "tasks": tasks.iter().map(|view| task::marked_task_json(view, &marks)).collect::<Vec<_>>(),
         "unreadable_tasks": unreadable,
-        "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
+        "sessions": open.iter().map(|listed| session_json(listed, &marks)).collect::<Vec<_>>(),
         "landed_sessions": landed,
     });
-    picture.text =
-        text((&trees, &withered), (&tasks, &unreadable), (&open, &gone, landed), worked.map(|holder| holder.text));
+    picture.text = text(
+        (&trees, &withered),
+        (&tasks, &unreadable, &marks),
+        (&open, &gone, landed),
+        worked.map(|holder| holder.text),
+    );
     if let Some(why) = no_trees(repo, prefix) {
         picture.text.insert_str(0, &format!("{why}\n\n"));
     }
@@ -234,16 +242,20 @@ fn gone(
 /// A session and where it is, or why that cannot be read.
 type Listed = (SessionId, Result<Summary, String>);
 
-fn session_json((id, summary): &Listed) -> Value {
+fn session_json((id, summary): &Listed, marks: &ForecastMarks) -> Value {
     match summary {
-        Ok(summary) => show::summary_json(summary),
+        Ok(summary) => {
+            let mut document = show::summary_json(summary);
+            document["forecast"] = json!(marks.session(summary));
+            document
+        }
         Err(why) => json!({"session": id, "standing": {"is": "unreadable", "reason": why}}),
     }
 }
 
 fn text(
     (trees, withered): (&[TreeView<'_>], &[BrokenTree]),
-    (tasks, unreadable): (&[TaskView], &[String]),
+    (tasks, unreadable, marks): (&[TaskView], &[String], &ForecastMarks),
     (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
     worked: Option<String>,
 ) -> String {
@@ -251,14 +263,17 @@ fn text(
     parts.extend(withered.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
     parts.extend(worked.map(|holder| format!("worked by {holder}")));
     if !tasks.is_empty() {
-        parts.push(task::table(tasks).to_string());
+        parts.push(task::table(tasks, marks).to_string());
     }
     parts.extend(unreadable.iter().cloned());
     if !open.is_empty() {
-        parts.push(show::sessions(open, gone, clock::now()));
+        parts.push(show::sessions(open, (gone, marks), clock::now()));
     }
     if landed > 0 {
         parts.push(format!("{} of tasks that have ended; -v lists them", counted(landed, "session")));
+    }
+    if !marks.is_empty() {
+        parts.push(FORECAST_HINT.to_owned());
     }
     if parts.is_empty() {
         parts.push("There is no session in this repository yet; `pleach run FILE.dot` starts one.".to_owned());

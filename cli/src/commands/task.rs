@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::forecast_marks::ForecastMarks;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_no_task, of_store, of_tree};
 use crate::session::Place;
@@ -136,4 +137,11 @@ pub fn task_json(view: &TaskView) -> Value {
         "commit": branch.and_then(|(_, tip)| *tip),
         "process": view.holder.as_ref().and_then(|holder| holder.process),
     })
+}
+
+/// The same, with what is to be expected of merging it.
+pub fn marked_task_json(view: &TaskView, marks: &ForecastMarks) -> Value {
+    let mut document = task_json(view);
+    document["forecast"] = json!(marks.task(view));
+    document
 }

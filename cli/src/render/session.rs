@@ -13,6 +13,7 @@ use pleach::text::{counted, first_line, shorten};
 use serde_json::{Value, json};
 
 use super::{Table, duration, style, tokens};
+use crate::forecast_marks::{ForecastMarks, marked};
 
 /// Texts of a message longer than this are cut, unless all was asked for.
 const LINES: usize = 20;
@@ -45,7 +46,11 @@ pub fn standing(standing: &SessionStatus) -> String {
 }
 
 /// The sessions of a repository; `gone` are those that have landed what is not there any more.
-pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<SessionId>, now: Timestamp) -> String {
+pub fn sessions(
+    all: &[(SessionId, Result<Summary, String>)],
+    (gone, marks): (&BTreeSet<SessionId>, &ForecastMarks),
+    now: Timestamp,
+) -> String {
     let headings = ["session", "pipeline", "standing", "node", "turns", "tokens", "branch", "age"];
     let mut table = Table::new(headings).right(4).right(5);
     for (id, summary) in all {
@@ -53,7 +58,10 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<Se
             Ok(summary) => table.row([
                 id.to_string(),
                 title(summary),
-                style::standing(if gone.contains(id) { "landed, not here" } else { word(summary) }),
+                marked(
+                    style::standing(if gone.contains(id) { "landed, not here" } else { word(summary) }),
+                    marks.session(summary),
+                ),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.turns.to_string(),
                 tokens_of(&summary.spent),

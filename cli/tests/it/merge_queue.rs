@@ -9,6 +9,8 @@ mod archive;
 mod breakage;
 mod crash;
 mod decisions;
+mod demo;
+mod invariants;
 mod landing;
 mod many;
 mod order;

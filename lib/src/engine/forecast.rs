@@ -2,7 +2,9 @@
 //! commits is looked at once; what was found is a cache that may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,9 @@ use crate::workspace::branch_ref;
 
 /// How many pairs the cache knows. Beyond that it is begun again.
 const KNOWN: usize = 20_000;
+
+/// How long a quick look may compare what nobody has compared before.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// What is to be expected of merging the open branches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,50 +44,104 @@ pub struct ForecastPair {
     pub conflicts: Vec<RepoPath>,
 }
 
+/// What is to be expected of merging a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForecastMark {
+    /// Another branch, or the target, has changed the same files.
+    Overlap,
+    /// It conflicts with another branch, or with the target.
+    Conflict,
+}
+
+impl fmt::Display for ForecastMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Overlap => "overlap",
+            Self::Conflict => "conflict",
+        })
+    }
+}
+
 /// What is known of a pair of commits.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct KnownPair {
+    /// Where they part; one of the two if it is part of the other.
+    base: Option<CommitId>,
     overlap: Vec<RepoPath>,
     conflicts: Vec<RepoPath>,
 }
 
 impl Forecast {
-    /// Whether a branch conflicts with another, or with the target.
-    pub fn has_conflict(&self, branch: &BranchName) -> bool {
-        let is_of = |pair: &&ForecastPair| pair.one == *branch || pair.other == *branch;
-        self.pairs.iter().filter(is_of).any(|pair| !pair.conflicts.is_empty())
+    /// What is to be expected of merging a branch, if anything is.
+    pub fn mark(&self, branch: &BranchName) -> Option<ForecastMark> {
+        let of_it = self.pairs.iter().filter(|pair| pair.one == *branch || pair.other == *branch);
+        let mark = |pair: &ForecastPair| match pair.conflicts.is_empty() {
+            true => ForecastMark::Overlap,
+            false => ForecastMark::Conflict,
+        };
+        of_it.map(mark).max()
     }
 }
 
 /// Looks ahead: at all branches of pleach's and all that are queued, as far as the target does not have them. Blocks.
 pub fn forecast(repo: &Repo, prefix: &str, target: &BranchName) -> Result<Forecast, QueueError> {
-    let Some(tip) = repo.refs().find(&branch_ref(target))? else { return Err(QueueError::NoBranch(target.clone())) };
     let mut open: BTreeMap<BranchName, CommitId> = BTreeMap::new();
     for (name, head) in repo.refs().list(&format!("refs/heads/{prefix}"))? {
         let branch = name.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok());
         open.extend(branch.map(|branch| (branch, head)));
     }
+    look_ahead(repo, open, target, None)
+}
+
+/// What can be told of these branches and all that are queued without a wait: what is known of them already, and as much
+/// as can be compared in a moment. The next look knows that too. Blocks.
+pub fn quick_forecast(
+    repo: &Repo,
+    branches: &BTreeSet<BranchName>,
+    target: &BranchName,
+) -> Result<Forecast, QueueError> {
+    let mut open: BTreeMap<BranchName, CommitId> = BTreeMap::new();
+    for branch in branches {
+        open.extend(repo.refs().find(&branch_ref(branch))?.map(|head| (branch.clone(), head)));
+    }
+    look_ahead(repo, open, target, Some(branches))
+}
+
+/// Compares open branches: all of them, or in a moment those that are asked about with all.
+fn look_ahead(
+    repo: &Repo,
+    mut open: BTreeMap<BranchName, CommitId>,
+    target: &BranchName,
+    asked: Option<&BTreeSet<BranchName>>,
+) -> Result<Forecast, QueueError> {
+    let Some(tip) = repo.refs().find(&branch_ref(target))? else { return Err(QueueError::NoBranch(target.clone())) };
     for of in queue_targets(repo)?.iter().filter(|of| *of == target) {
         let entries = MergeQueue::read(repo, of)?.entries();
         open.extend(entries.into_iter().filter_map(|entry| Some((entry.branch?, entry.head))));
     }
+    let is_asked = |branch: &BranchName| asked.is_none_or(|asked| asked.contains(branch));
+    let mut cache = PairCache::read(repo.common_dir(), asked.map(|_| Instant::now() + MOMENT));
     let mut heads: Vec<(BranchName, CommitId)> = Vec::new();
     for (branch, head) in open.into_iter().filter(|(branch, _)| branch != target) {
-        if !repo.history().is_ancestor(head, tip)? {
+        // The target has what parts from it nowhere.
+        let is_landed = is_asked(&branch) && cache.pair(repo, head, tip)?.is_some_and(|known| known.base == Some(head));
+        if !is_landed {
             heads.push((branch, head));
         }
     }
-    let mut cache = PairCache::read(repo.common_dir());
     let branches = heads.iter().map(|(branch, _)| branch.clone()).collect();
     let mut pairs = Vec::new();
     for (nth, (one, head)) in heads.iter().enumerate() {
         let others = heads[nth + 1..].iter().map(|(other, at)| (other, *at)).chain([(target, tip)]);
-        for (other, at) in others {
-            let known = cache.pair(repo, *head, at)?;
-            if !known.overlap.is_empty() {
-                let KnownPair { overlap, conflicts } = known;
-                pairs.push(ForecastPair { one: one.clone(), other: other.clone(), overlap, conflicts });
-            }
+        for (other, at) in others.filter(|(other, _)| is_asked(one) || is_asked(other)) {
+            let known = cache.pair(repo, *head, at)?.filter(|known| !known.overlap.is_empty());
+            pairs.extend(known.map(|KnownPair { overlap, conflicts, .. }| ForecastPair {
+                one: one.clone(),
+                other: other.clone(),
+                overlap,
+                conflicts,
+            }));
         }
     }
     pairs.sort_by_key(|pair| std::cmp::Reverse((!pair.conflicts.is_empty(), pair.overlap.len())));
@@ -97,50 +156,59 @@ struct PairCache {
     known: BTreeMap<String, KnownPair>,
     changed: BTreeMap<(CommitId, CommitId), BTreeSet<RepoPath>>,
     is_new: bool,
+    /// When nothing more is compared, if there is a hurry.
+    until: Option<Instant>,
 }
 
 impl PairCache {
-    fn read(common_dir: &Path) -> Self {
+    fn read(common_dir: &Path, until: Option<Instant>) -> Self {
         let path = common_dir.join("pleach/cache/forecast.json");
         let known = crate::plain_file::read(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
-        Self { path, known: known.unwrap_or_default(), changed: BTreeMap::new(), is_new: false }
+        Self { path, known: known.unwrap_or_default(), changed: BTreeMap::new(), is_new: false, until }
     }
 
-    /// What both of two commits changed, and whether that conflicts.
-    fn pair(&mut self, repo: &Repo, one: CommitId, other: CommitId) -> Result<KnownPair, git::Error> {
+    /// What both of two commits changed, and whether that conflicts. None if nobody knows and there is no time to find
+    /// out; one pair is always compared, so that every look knows more than the one before.
+    fn pair(&mut self, repo: &Repo, one: CommitId, other: CommitId) -> Result<Option<KnownPair>, git::Error> {
         let key = if one < other { format!("{one} {other}") } else { format!("{other} {one}") };
         if let Some(known) = self.known.get(&key) {
-            return Ok(known.clone());
+            return Ok(Some(known.clone()));
         }
-        let found = match repo.history().merge_base(one, other)? {
+        if self.is_new && self.until.is_some_and(|until| Instant::now() > until) {
+            return Ok(None);
+        }
+        let base = repo.history().merge_base(one, other)?;
+        let (overlap, conflicts) = match base {
             // One of them is the other's, or they have nothing in common.
             Some(base) if base != one && base != other => self.compare(repo, base, one, other)?,
-            _ => KnownPair::default(),
+            _ => Default::default(),
         };
+        let found = KnownPair { base, overlap, conflicts };
         self.is_new = true;
         self.known.insert(key, found.clone());
-        Ok(found)
+        Ok(Some(found))
     }
 
+    /// The files both changed, and those of them in conflict.
     fn compare(
         &mut self,
         repo: &Repo,
         base: CommitId,
         one: CommitId,
         other: CommitId,
-    ) -> Result<KnownPair, git::Error> {
+    ) -> Result<(Vec<RepoPath>, Vec<RepoPath>), git::Error> {
         let mine = self.changes(repo, base, one)?;
         let theirs = self.changes(repo, base, other)?;
         let overlap: Vec<RepoPath> = mine.iter().filter(|path| is_touched(path, &theirs)).cloned().collect();
         if overlap.is_empty() {
-            return Ok(KnownPair::default());
+            return Ok(Default::default());
         }
         let conflicts = match git::merge::merge_commits(repo, one, other) {
             Ok(_) => Vec::new(),
             Err(MergeError::Conflict(conflict)) => conflict.paths,
             Err(MergeError::Git(error)) => return Err(error),
         };
-        Ok(KnownPair { overlap, conflicts })
+        Ok((overlap, conflicts))
     }
 
     fn changes(&mut self, repo: &Repo, base: CommitId, head: CommitId) -> Result<BTreeSet<RepoPath>, git::Error> {

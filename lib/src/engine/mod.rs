@@ -81,7 +81,7 @@ pub use executor::{
     Work, WorkWatch,
 };
 pub use export::ExportError;
-pub use forecast::{Forecast, ForecastPair, forecast};
+pub use forecast::{Forecast, ForecastMark, ForecastPair, forecast, quick_forecast};
 pub use handler::{Handler, HandlerContext};
 pub use human::{
     AutoApprove, Choice, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Nobody, PreparedAnswers, Question,

@@ -1,19 +1,23 @@
 //! `pleach merge queue`
 
+use std::time::Duration;
+
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::{MergeQueue, queue_lock};
+use pleach::engine::queue::{MergeQueue, StoredEntry, queue_lock};
 use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry, plan};
+use pleach::text::listed;
 use pleach::workspace::Lock;
 use serde_json::{Value, json};
 
+use super::estimate::{QueueEstimate, batch_mates, usual_test};
 use super::{MergeGround, entry_json, wait_words};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::of_queue;
+use crate::lib_errors::{of_git, of_queue};
 use crate::render::session::age;
-use crate::render::{Out, Table};
+use crate::render::{Out, Table, duration};
 
 /// List what waits to be merged, in the order it will be.
 #[derive(Debug, Default, Args)]
@@ -36,16 +40,17 @@ pub fn run(ground: &MergeGround<'_>, args: &QueueArgs) -> Result<Exit, Failure> 
     }
     let mut is_empty = true;
     for queue in &queues {
-        let rows = rows(ground, queue, args.all)?;
-        if rows.is_empty() {
+        let listed = entries(ground, queue, args.all)?;
+        if listed.is_empty() {
             continue;
         }
         is_empty = false;
         let worked = Lock::holder(ground.place.repo.common_dir(), &queue_lock(&queue.target));
         let worked = worked.map(|holder| format!(", worked by {}", holder.text)).unwrap_or_default();
         out.line(format!("into `{}`{worked}", queue.target))?;
-        let mut table = Table::new(["#", "id", "what", "state", "tier", "tries", "age", "why"]).right(0).right(5);
-        rows.into_iter().for_each(|row| table.row(row));
+        let headings = ["#", "id", "what", "state", "tier", "tries", "age", "lands in", "why"];
+        let mut table = Table::new(headings).right(0).right(5);
+        listed.into_iter().for_each(|entry| table.row(entry.row()));
         out.line(table)?;
     }
     if is_empty {
@@ -54,67 +59,94 @@ pub fn run(ground: &MergeGround<'_>, args: &QueueArgs) -> Result<Exit, Failure> 
     Ok(Exit::Done)
 }
 
-/// The entries of a queue in the order they are merged, with their positions, and why each waits.
-pub fn positions(ground: &MergeGround<'_>, queue: &MergeQueue) -> Vec<(QueueEntry, Option<usize>, Option<String>)> {
-    let settings = ground.queue_settings();
-    let entries = queue.entries();
-    let plan = plan(&entries, &queue.passed, usize::MAX, settings.auto_merge_clean);
-    let waits = |id: &EntryId| plan.waits.get(id).map(wait_words);
-    let position = |id: &EntryId| plan.batch.iter().position(|placed| placed == id).map(|at| at + 1);
-    let mut all: Vec<_> = entries
-        .into_iter()
-        .map(|entry| {
-            let why = entry.why.clone().or_else(|| waits(&entry.id));
-            let at = position(&entry.id);
-            (entry, at, why)
-        })
-        .collect();
-    all.sort_by_key(|(entry, at, _)| (at.unwrap_or(usize::MAX), entry.id.clone()));
-    all
+/// An entry as it is listed.
+struct ListedEntry {
+    entry: QueueEntry,
+    /// Its place in the order, from 1; none if it waits for something else than its turn.
+    position: Option<usize>,
+    why: Option<String>,
+    /// Those it is tested with now.
+    with: Vec<String>,
+    /// How long it takes until it has landed, if all tests pass.
+    lands_in: Option<Duration>,
 }
 
-fn rows(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Vec<[String; 8]>, Failure> {
-    let now = clock::now();
-    let row = |(entry, at, why): (QueueEntry, Option<usize>, Option<String>)| {
+impl ListedEntry {
+    fn closed(entry: QueueEntry) -> Self {
+        let why = entry.why.clone();
+        Self { entry, position: None, why, with: Vec::new(), lands_in: None }
+    }
+
+    fn row(self) -> [String; 9] {
+        let Self { entry, position, why, with, lands_in } = self;
+        let with = (!with.is_empty()).then(|| format!("tested with {}", listed(&with, 3)));
+        let why = [with, why].into_iter().flatten().collect::<Vec<_>>().join("; ");
         [
-            at.map(|at| at.to_string()).unwrap_or_default(),
+            position.map(|at| at.to_string()).unwrap_or_default(),
             short(&entry.id),
             entry.name(),
             entry.state.to_string(),
             entry.tier.map(|tier| tier.to_string()).unwrap_or_default(),
             if entry.attempts == 0 { String::new() } else { entry.attempts.to_string() },
-            age(entry.completed_at, now),
-            why.unwrap_or_default(),
+            age(entry.completed_at, clock::now()),
+            lands_in.map(duration).unwrap_or_default(),
+            why,
         ]
-    };
-    let mut rows: Vec<[String; 8]> = positions(ground, queue).into_iter().map(row).collect();
-    if all {
-        let stored = MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
-        let closed = stored.into_iter().map(|stored| stored.entry).filter(|entry| entry.state.is_closed());
-        rows.extend(closed.map(|entry| {
-            let why = entry.why.clone();
-            row((entry, None, why))
-        }));
     }
-    Ok(rows)
+
+    fn json(self) -> Value {
+        let mut document = entry_json(&self.entry);
+        document["position"] = json!(self.position);
+        document["why"] = json!(self.why);
+        document["tested_with"] = json!(self.with);
+        document["lands_in_secs"] = json!(self.lands_in.map(|length| length.as_secs()));
+        document
+    }
+}
+
+/// The entries of a queue in the order they are merged; behind them, if all are asked for, those that are closed.
+fn entries(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Vec<ListedEntry>, Failure> {
+    let settings = ground.queue_settings();
+    let open = queue.entries();
+    let plan = plan(&open, &queue.passed, usize::MAX, settings.auto_merge_clean);
+    let waits = |id: &EntryId| plan.waits.get(id).map(wait_words);
+    let position = |id: &EntryId| plan.batch.iter().position(|placed| placed == id).map(|at| at + 1);
+    let stored = match open.is_empty() && !all {
+        true => Vec::new(),
+        false => MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?,
+    };
+    let estimate = match usual_test(&stored) {
+        Some(test) => Some(QueueEstimate { test, elapsed: elapsed(ground, queue)?, batch: settings.batch }),
+        None => None,
+    };
+    let mut mates = batch_mates(&open);
+    let mut entries: Vec<ListedEntry> = open
+        .into_iter()
+        .map(|entry| {
+            let why = entry.why.clone().or_else(|| waits(&entry.id));
+            let (position, with) = (position(&entry.id), mates.remove(&entry.id).unwrap_or_default());
+            let lands_in = estimate.zip(position).map(|(estimate, position)| estimate.lands_in(position));
+            ListedEntry { entry, position, why, with, lands_in }
+        })
+        .collect();
+    entries.sort_by_key(|listed| (listed.position.unwrap_or(usize::MAX), listed.entry.id.clone()));
+    if all {
+        let closed = stored.into_iter().map(|stored| stored.entry).filter(|entry| entry.state.is_closed());
+        entries.extend(closed.map(ListedEntry::closed));
+    }
+    Ok(entries)
+}
+
+/// How long the batch is being tested that is tested now.
+fn elapsed(ground: &MergeGround<'_>, queue: &MergeQueue) -> Result<Duration, Failure> {
+    let is_tested = |stored: &&StoredEntry| stored.entry.state == EntryState::Testing;
+    let Some(tested) = queue.open.iter().find(is_tested) else { return Ok(Duration::ZERO) };
+    let since = ground.place.repo.commit(tested.at).map_err(|error| of_git(&error))?.at;
+    Ok(Duration::try_from(clock::now().duration_since(since)).unwrap_or_default())
 }
 
 fn document(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Value, Failure> {
-    let mut entries: Vec<Value> = positions(ground, queue)
-        .into_iter()
-        .map(|(entry, at, why)| {
-            let mut document = entry_json(&entry);
-            (document["position"], document["why"]) = (json!(at), json!(why));
-            document
-        })
-        .collect();
-    if all {
-        let stored = MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
-        let is_closed = |state: EntryState| state.is_closed();
-        entries.extend(
-            stored.iter().filter(|stored| is_closed(stored.entry.state)).map(|stored| entry_json(&stored.entry)),
-        );
-    }
+    let entries: Vec<Value> = entries(ground, queue, all)?.into_iter().map(ListedEntry::json).collect();
     let worked = Lock::is_held(ground.place.repo.common_dir(), &queue_lock(&queue.target));
     Ok(json!({"target": queue.target, "worked": worked, "entries": entries}))
 }

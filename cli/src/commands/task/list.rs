@@ -6,16 +6,18 @@ use pleach::step::shown_name;
 use pleach::text::listed;
 use serde_json::json;
 
-use super::{TaskGround, task_json};
+use super::{TaskGround, marked_task_json};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::forecast_marks::{FORECAST_HINT, ForecastMarks, marked};
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 
 /// List the tasks of this repository: by default those that have neither landed nor been cancelled.
 ///
 /// A task is ready, blocked (waits for others), running, stopped (begun, and nobody works on it), finished (waits to
-/// land), failed, landed or cancelled.
+/// land), failed, landed or cancelled. A conflict or an overlap with another branch that is expected when it is merged is told
+/// behind that; `pleach forecast` has more.
 #[derive(Debug, Args)]
 pub struct ListTasksArgs {
     /// Only those that `pleach task start` would work on now.
@@ -38,27 +40,32 @@ pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
     };
     let (views, unreadable) = ground.readable_views()?;
     unreadable.iter().for_each(|error| warning!(TaskUnreadable, "{error}"));
+    let marks = ForecastMarks::find(&ground.place.repo, &views, std::iter::empty());
     let views: Vec<TaskView> = views.into_iter().filter(is_meant).collect();
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"tasks": views.iter().map(task_json).collect::<Vec<_>>()}))?;
+        let tasks = views.iter().map(|view| marked_task_json(view, &marks));
+        out.json(&json!({"tasks": tasks.collect::<Vec<_>>()}))?;
         return Ok(Exit::Done);
     }
     match views.is_empty() {
         true => out.line("No tasks; `pleach task new TEXT` makes one.")?,
-        false => out.line(table(&views))?,
+        false => out.line(table(&views, &marks))?,
+    }
+    if views.iter().any(|view| marks.task(view).is_some()) {
+        out.line(format!("\n{FORECAST_HINT}"))?;
     }
     Ok(Exit::Done)
 }
 
 /// The tasks in columns.
-pub fn table(views: &[TaskView]) -> Table {
+pub fn table(views: &[TaskView], marks: &ForecastMarks) -> Table {
     let mut table = Table::new(["task", "state", "priority", "name", "target"]).right(2);
     for view in views {
         let task = &view.task;
         table.row([
             task.id.to_string(),
-            state(view),
+            marked(state(view), marks.task(view)),
             task.priority.to_string(),
             shown_name(&task.name),
             task.target.to_string(),

@@ -28,7 +28,7 @@ fn clean_merges_land_in_one_line_of_merges() {
 }
 
 #[test]
-fn the_target_is_exactly_what_was_tested() {
+fn i1_the_target_is_exactly_what_was_tested() {
     let queue = Queue::tested("git rev-parse HEAD^{tree} >> \"$(git rev-parse --git-common-dir)/../../tested\"");
     queue.env.write("repo/pleach.yaml", "merge: {test_command: 'git rev-parse HEAD >> ../tested', slots: 1}\nsandbox: {mode: off}\nworktrees: {base: ../worktrees}\n");
     queue.env.git(&["commit", "-qam", "Settings"]);
@@ -60,7 +60,7 @@ fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn without_a_test_only_clean_merges_land_unverified() {
+fn i6_without_a_test_only_clean_merges_land_unverified() {
     let queue = Queue::with("merge: {slots: 1}\n");
     queue.queued("one");
     queue.line("upper", 5, "FIVE");
@@ -185,7 +185,7 @@ fn what_was_merged_by_hand_counts_as_landed() {
 }
 
 #[test]
-fn markers_of_a_conflict_never_land() {
+fn i5_markers_of_a_conflict_never_land() {
     let queue = Queue::tested("true");
     queue.branch("marked", &[("a.txt", "<<<<<<< ours\n1\n=======\n2\n>>>>>>> theirs\n")]);
     queue.enqueue("marked");

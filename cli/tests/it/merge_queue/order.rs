@@ -3,7 +3,7 @@
 use super::{Queue, names};
 
 #[test]
-fn priority_goes_first_then_completion() {
+fn i7_priority_goes_first_then_completion() {
     let queue = Queue::tested("true");
     for name in ["one", "two", "three"] {
         queue.branch(name, &[(name, name)]);
@@ -18,7 +18,7 @@ fn priority_goes_first_then_completion() {
 }
 
 #[test]
-fn nobody_is_passed_over_more_than_twice() {
+fn i7_nobody_is_passed_over_more_than_twice() {
     let queue = Queue::with("merge: {test_command: 'true', batch: 1, slots: 1}\n");
     queue.branch("last", &[("last", "")]);
     queue.env.pleach(&["merge", "enqueue", "last", "--priority", "-9"]).expect(0);

@@ -70,7 +70,7 @@ fn at_once(processes: usize, each: usize) {
 }
 
 #[test]
-fn two_processes_lose_no_update() {
+fn i1_two_processes_lose_no_update() {
     at_once(2, 20);
 }
 

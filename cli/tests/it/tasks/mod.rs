@@ -1,6 +1,7 @@
 //! Ad-hoc tasks through the built program: created, listed, worked, cancelled, and several processes at once.
 
 mod ends;
+mod forecast;
 mod lists;
 mod makes;
 mod page;

@@ -68,7 +68,7 @@ fn all_of(merge: &Conflicted<'_>, tree: TreeId) -> Files {
 }
 
 #[test]
-fn every_loss_beside_a_resolved_hunk_is_found() {
+fn i4_every_loss_beside_a_resolved_hunk_is_found() {
     let (_sandbox, repo) = repository(&[]);
     let [base, ours, theirs] = trees();
     let merge = Conflicted::new(&repo, [base.clone(), ours.clone(), theirs.clone()]);

@@ -1,0 +1,2 @@
+# What the pages are made with.
+greet() { echo "Hello, $1."; }
