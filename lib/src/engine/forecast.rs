@@ -12,7 +12,7 @@ use super::queue::{MergeQueue, QueueError, queue_targets};
 use crate::git::merge::MergeError;
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath};
-use crate::workspace::branch_ref;
+use crate::workspace::{branch_ref, context_of_branch};
 
 /// How many pairs the cache knows. Beyond that it is begun again.
 const KNOWN: usize = 20_000;
@@ -89,6 +89,8 @@ pub fn forecast(repo: &Repo, prefix: &str, target: &BranchName) -> Result<Foreca
     let mut open: BTreeMap<BranchName, CommitId> = BTreeMap::new();
     for (name, head) in repo.refs().list(&format!("refs/heads/{prefix}"))? {
         let branch = name.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok());
+        // Parallel branches of a session come together in it.
+        let branch = branch.filter(|branch| context_of_branch(branch).is_none());
         open.extend(branch.map(|branch| (branch, head)));
     }
     look_ahead(repo, open, target, None)

@@ -29,6 +29,12 @@ struct LineCount {
     merged: i64,
 }
 
+/// Whether a text has all lines that both sides added, and none that one of them removed.
+pub(crate) fn keeps_lines(base: &[u8], ours: &[u8], theirs: &[u8], merged: &[u8]) -> bool {
+    let is_of_more = |fault: &MergeFault| matches!(fault, MergeFault::LinesInvented(_) | MergeFault::LinesRepeated(_));
+    check_lines(&Texts { base, ours, theirs, merged }).iter().all(is_of_more)
+}
+
 /// Checks that each line was added and removed as often as the side that did so more often, and no more often than both
 /// together.
 pub(super) fn check_lines(texts: &Texts<'_>) -> Vec<MergeFault> {

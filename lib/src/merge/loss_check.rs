@@ -89,8 +89,13 @@ pub(crate) fn find_losses<E>(
     let findings = wrong
         .into_iter()
         .flat_map(|(path, faults)| faults.into_iter().map(move |fault| LossFinding { path: path.clone(), fault }));
-    let is_exempt =
-        |found: &LossFinding| !matches!(found.fault, MergeFault::MarkersLeft(_)) && exemptions.is_whole(&found.path);
+    let is_exempt = |found: &LossFinding| match found.fault {
+        MergeFault::MarkersLeft(_) => false,
+        MergeFault::LinesInvented(_) | MergeFault::LinesRepeated(_) if exemptions.extended.contains(&found.path) => {
+            true
+        }
+        _ => exemptions.is_whole(&found.path),
+    };
     let (exempt, wrong) = findings.partition(is_exempt);
     Ok(LossFindings { wrong, exempt })
 }

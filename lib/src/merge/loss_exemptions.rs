@@ -17,6 +17,8 @@ pub struct LossExemptions {
     pub resolved: Vec<ResolvedHunk>,
     /// The files whose commands have run in the result.
     pub derived: DerivedRules,
+    /// The files in which lines may be added beside the hunks.
+    pub extended: BTreeSet<RepoPath>,
 }
 
 impl LossExemptions {

@@ -36,6 +36,7 @@ pub use landing::{
     BranchMove, BuildAsk, CloseAsk, LandedBranch, LandingAsk, LandingEnd, LandingRefusal, LandingTarget,
     LandingVerdict, LookAsk, MoveAsk, RecordAsk, RefusalReason, RewindAsk, TargetState, VerifyAsk, has_landed, land,
 };
+pub(crate) use line_check::keeps_lines;
 pub use loss_exemptions::LossExemptions;
 pub use loss_finding::{LossFinding, MergeFault, MergeSides};
 pub use merge_origin::{MergeOrigin, ResolvedHunk};

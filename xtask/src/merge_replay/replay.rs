@@ -108,7 +108,8 @@ impl Replay<'_> {
         if result.remaining.is_empty() {
             let likeness = compare(self.repo, result.tree, trees.committed, &self.options.derived)?;
             self.report.tiers.entry(result.tier).or_default().count(likeness);
-            let exemptions = LossExemptions { resolved: result.resolved, derived: self.options.derived.clone() };
+            let derived = self.options.derived.clone();
+            let exemptions = LossExemptions { resolved: result.resolved, derived, ..LossExemptions::default() };
             let alarms = self.alarms(trees, result.tree, &exemptions)?;
             self.report.alarms_on_candidates += alarms;
             self.report.alarms_on_matches += if likeness == Likeness::Exact { alarms } else { 0 };

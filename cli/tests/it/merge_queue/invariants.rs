@@ -111,6 +111,42 @@ fn i4_a_resolution_that_takes_a_file_away_never_lands() {
     assert_eq!(queue.landed("upper.txt").as_deref(), Some("of the target alone"));
 }
 
+/// Branches that change line 5, the first of which changes line 15 as well.
+fn fifth_and_fifteenth(queue: &Queue) {
+    let lines = |fifth: &str, fifteenth: &str| -> String {
+        let line = |line: usize| match line {
+            5 => format!("{fifth}\n"),
+            15 => format!("{fifteenth}\n"),
+            line => format!("{line}\n"),
+        };
+        (1..=20).map(line).collect()
+    };
+    queue.branch("upper", &[("lines.txt", &lines("FIVE", "FIFTEEN"))]);
+    queue.branch("lower", &[("lines.txt", &lines("five", "15"))]);
+    queue.enqueue("upper");
+    queue.enqueue("lower");
+}
+
+#[test]
+fn i4_what_is_beside_a_conflict_is_not_taken_back() {
+    let queue = with_agent("{ seq 4; echo 'FIVE and five'; seq 6 20; } > lines.txt");
+    fifth_and_fifteenth(&queue);
+    queue.process(5);
+    let why = queue.why("lower");
+    assert_eq!((&why["state"], &why["attempts"]), (&json!("escalated"), &json!(2)), "{why}");
+    assert!(why["why"].as_str().expect("a reason").contains("lines.txt"), "{why}");
+    assert!(queue.landed("lines.txt").expect("the file").contains("FIFTEEN"));
+}
+
+#[test]
+fn i4_lines_may_be_added_beside_a_conflict() {
+    let script = "{ echo import; seq 4; echo 'FIVE and five'; seq 6 14; echo FIFTEEN; seq 16 20; } > lines.txt";
+    let queue = with_agent(script);
+    fifth_and_fifteenth(&queue);
+    assert_eq!(names(&queue.process(0)["landed"]), ["upper", "lower"]);
+    assert!(queue.landed("lines.txt").expect("the file").starts_with("import"));
+}
+
 #[test]
 fn i5_markers_an_agent_leaves_never_land() {
     let queue = with_agent("sed -i 's/^<<<<<<<.*/<<<<<<< mine/' lines.txt");

@@ -30,8 +30,8 @@ pub fn learn_resolutions(
     Ok(learned)
 }
 
-/// What was resolved, for the trailers of the merge commit: each hunk of the files in conflict by itself where only hunks
-/// were changed, the whole file where other lines were changed as well. Hunks that are as the tiers before have left them
+/// What was resolved, for the trailers of the merge commit: each hunk of the files in conflict by itself, the whole file
+/// where it has no hunks, or a person changed other lines as well. Hunks that are as the tiers before have left them
 /// keep their source. Files that were in no conflict are not among them.
 pub fn resolved_hunks(
     repo: &Repo,
@@ -55,7 +55,11 @@ pub fn resolved_hunks(
         };
         let chosen = learn(&merge, &text);
         if !is_made_of(&merge, &chosen, &text) {
-            add(0, source);
+            match source {
+                // A person may change the whole file.
+                Tier::Person => add(0, source),
+                _ => (1..=merge.conflicts().count()).for_each(|hunk| add(hunk, source)),
+            }
             continue;
         }
         let was: BTreeMap<usize, Vec<u8>> = match texts(repo, file, before.tree)? {

@@ -10,7 +10,7 @@ use super::structural::StructuralMerge;
 use crate::config::{BadPattern, DerivedRules, Environment, MergeSettings};
 use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::RepoPath;
-use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, learn, marked_text};
+use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, keeps_lines, learn, marked_text};
 use crate::workspace;
 
 /// What may be tried.
@@ -268,7 +268,11 @@ impl TierRun<'_> {
             open.chosen = chosen;
             return Ok(open.merged().clean());
         }
-        // Lines beside the hunks changed as well: it is one result, or none.
+        // Lines beside the hunks changed as well: it is one result, or none, and nothing else would find what it lacks.
+        let [base, ours, theirs] = open.texts.each_ref().map(Vec::as_slice);
+        if !keeps_lines(base, ours, theirs, &merged) {
+            return Ok(None);
+        }
         open.chosen = Vec::new();
         self.resolved(open.path.clone(), 0, Tier::Structural);
         Ok(Some(merged))

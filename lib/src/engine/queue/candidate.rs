@@ -265,13 +265,15 @@ impl Merging<'_> {
             };
             let commit = self.commit(&mut writer, tree, vec![built.commit], ("repair", &origin))?;
             writer.flush()?;
-            let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived };
+            let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived, ..LossExemptions::default() };
             return self.checked(commit, tree, origin, &exemptions);
         }
         let origin = MergeOrigin { tier: resolution.tier, resolved };
         let commit = self.resolved_commit(&mut writer, tree, &origin)?;
         writer.flush()?;
-        let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived };
+        // Who resolves a hunk may need an import above it.
+        let extended = origin.resolved.iter().filter(|hunk| hunk.source == Tier::Agent).map(|hunk| hunk.path.clone());
+        let exemptions = LossExemptions { extended: extended.collect(), resolved: origin.resolved.clone(), derived };
         self.checked(commit, tree, origin, &exemptions)
     }
 

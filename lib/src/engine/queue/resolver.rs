@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::answer::{AgentAnswer, judge};
+use super::candidate::{MergeBuild, MergeOptions, build};
 use super::cleanup::remove_session_files;
 use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
 use super::error::QueueError;
@@ -15,7 +16,7 @@ use super::store::MergeQueue;
 use crate::engine::landing::commits_since;
 use crate::engine::merging::left_words;
 use crate::engine::{SessionEnded, StartRequest, cancel, run_session, start_session};
-use crate::git::{self, Repo};
+use crate::git::{self, Repo, TreeId};
 use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
 use crate::merge::Tier;
 use crate::plan::{self, Inputs, print};
@@ -53,6 +54,12 @@ impl QueueRun {
         let answer = match self.ask(queue, &entry, &conflict, &request, &settings).await? {
             AgentAnswer::Resolved(tree) => {
                 tokio::task::block_in_place(|| judge(&repo, &entry, &conflict, tree, log.as_deref()))?
+            }
+            other => other,
+        };
+        let answer = match answer {
+            AgentAnswer::Resolved(tree) => {
+                tokio::task::block_in_place(|| fit(&repo, &entry, &conflict, tree, &options))?
             }
             other => other,
         };
@@ -167,6 +174,22 @@ impl QueueRun {
         }
         self.give_back(queue, &entry.id, &format!("no agent could resolve it: {why}"), edit)
     }
+}
+
+/// The answer, unless its merge would be refused: then that is what the next try is told.
+fn fit(
+    repo: &Repo,
+    entry: &QueueEntry,
+    conflict: &OpenConflict,
+    tree: TreeId,
+    options: &MergeOptions,
+) -> Result<AgentAnswer, QueueError> {
+    let resolution = resolution(repo, entry, conflict, tree, Tier::Agent)?;
+    let resolved = QueueEntry { resolution: Some(resolution), accepted: false, ..entry.clone() };
+    Ok(match build(repo, &resolved, conflict.onto, options)? {
+        MergeBuild::Unfit(why) => AgentAnswer::Failed(why),
+        _ => AgentAnswer::Resolved(tree),
+    })
 }
 
 /// Ends the sessions of agents that a killed process has left, so that their entries are resolved anew.

@@ -179,7 +179,7 @@ fn derived_files_are_exempt_once_their_command_ran() {
     let made = write(&repo, &files(&[("a.lock", "made\n"), ("b.lock", "made\n")]));
     assert_eq!(findings(&merge, made, &not_run).len(), 4);
     let [base, ours, theirs] = merge.trees;
-    let ran = LossExemptions { resolved: result.resolved, derived };
+    let ran = LossExemptions { resolved: result.resolved, derived, ..LossExemptions::default() };
     let exempt = check_merge_result(&repo, base, ours, theirs, made, &ran).unwrap();
     let exempt: Vec<String> = exempt.iter().map(|finding| finding.path.to_string()).collect();
     assert_eq!(
