@@ -137,11 +137,15 @@ impl QueueRun {
         let (why, left) = match answer {
             AgentAnswer::Resolved(tree) => {
                 let resolution = resolution(&repo, entry, conflict, tree, Tier::Agent)?;
+                let done = match resolution.repairs {
+                    true => "an agent has repaired its merge",
+                    false => "an agent has resolved its conflict",
+                };
                 update(&repo, queue, id, |entry| {
                     entry.state = EntryState::Submitted;
                     entry.resolution = Some(resolution.clone());
                     entry.accepted = false;
-                    entry.why = Some("an agent has resolved its conflict".to_owned());
+                    entry.why = Some(done.to_owned());
                 })?;
                 return forget_conflict(&repo, &entry.target, &entry.id);
             }
