@@ -43,6 +43,7 @@ pub use decide::{approve, close_mark, drop_entry, drop_marks, escalate_entry, re
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use outcome::QueueOutcome;
+pub(super) use results::note_tested;
 pub use run::{QueueRun, queue_lock};
 pub use settings::{QueueSettings, ResolverSettings};
 pub use store::{MergeQueue, StoredEntry, entry_history, entry_log, queue_targets, read_entry};

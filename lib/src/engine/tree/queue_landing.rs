@@ -1,6 +1,6 @@
 //! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::ids::{BranchName, EntryId, RepoName, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
 use crate::plan::tree::TestCommand;
 use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict};
-use crate::step::text;
+use crate::step::{TreeName, text};
 use crate::workspace::LockError;
 
 /// How often it is looked at whether another process has gone on with the queue.
@@ -50,9 +50,33 @@ pub(super) struct TaskQueue {
     settings: QueueSettings,
 }
 
+/// Whether the queue lands the work of a task: not on the branch of a phase that was started there, and where no person
+/// decides not if only an agent can test it, or if it has passed tests that are no longer known.
+pub(super) fn can_queue(
+    run: &TreeRun,
+    session: &mut TaskSession,
+    landing: &QueueLanding,
+    job: &TaskJob,
+) -> Result<bool, Error> {
+    let settings = &landing.settings;
+    let is_tested = run.plan.name == TreeName::Tasks || settings.test.is_some() || !settings.auto_merge_clean;
+    if run.lands_on(&job.task.id)? != run.plan.target {
+        return Ok(false);
+    }
+    match testing::landing_tests(run, job) {
+        _ if is_tested => Ok(true),
+        None => Ok(false),
+        Some(tests) if !tests.is_empty() => Ok(true),
+        Some(_) => {
+            session.write_end_of_task()?;
+            Ok(!land::has_passed_tests(run, session.task_tip())?)
+        }
+    }
+}
+
 /// Puts the work of a session into the queue; none if it waits for a person to do that.
 pub(super) fn queue_up(
-    run: &TreeRun,
+    run: &mut TreeRun,
     session: &mut TaskSession,
     landing: &QueueLanding,
     job: &TaskJob,
@@ -64,26 +88,44 @@ pub(super) fn queue_up(
         return Ok(None);
     }
     let entry = enqueue(&run.repo, submission(run, session, landing, job)?)?;
-    if landing.approves
+    let is_tree = run.plan.name != TreeName::Tasks;
+    if (landing.approves || (is_tree && entry.state == EntryState::Escalated))
         && let Some(stored) = read_entry(&run.repo, &run.plan.target, &entry.id)?
     {
-        queue::approve(&run.repo, &stored)?;
+        // Each run over a tree tries again what an earlier one has left.
+        if landing.approves {
+            queue::approve(&run.repo, &stored)?
+        } else {
+            queue::retry(&run.repo, &stored)?
+        };
     }
+    let settings = QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() };
+    queue::note_tested(&run.repo, &entry, &settings)?;
     let queue = TaskQueue {
         engine: Arc::clone(&run.engine),
         repo: run.repo.clone(),
         repo_name: run.plan.repo_name.clone(),
         target: run.plan.target.clone(),
-        settings: QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() },
+        settings,
     };
     Ok(Some((queue, entry.id)))
 }
 
 /// The tests of the run's tasks, which were approved with it.
-fn own_tests(run: &TreeRun) -> BTreeSet<String> {
+fn own_tests(run: &mut TreeRun) -> BTreeSet<String> {
+    if let Some(known) = &run.state.landing_tests {
+        return known.clone();
+    }
     let leaves = run.plan.tree.nodes().filter(|node| node.is_leaf());
     let jobs = leaves.map(|leaf| testing::job(run, &leaf.id));
-    jobs.flat_map(|job| testing::apart(&job, &job.tests)).map(|test| test.command).collect()
+    let tests: BTreeSet<String> = jobs.flat_map(|job| tests_of(run, &job)).map(|test| test.command).collect();
+    run.state.landing_tests = Some(tests.clone());
+    tests
+}
+
+/// What is run where a task lands.
+fn tests_of(run: &TreeRun, job: &TaskJob) -> Vec<TestCommand> {
+    testing::landing_tests(run, job).unwrap_or_else(|| testing::apart(job, &job.tests))
 }
 
 /// What a session has to merge.
@@ -96,8 +138,7 @@ fn submission(
     let (of, head) = (session.task(), session.task_tip());
     let completed_at = run.repo.commit(head)?.at;
     let timeout = |test: &TestCommand| test.timeout.unwrap_or(run.plan.test_timeout).as_secs().max(1);
-    let tests = testing::apart(job, &job.tests);
-    let tests = tests.into_iter().map(|test| EntryTest { timeout: timeout(&test), command: test.command });
+    let tests = tests_of(run, job).into_iter().map(|test| EntryTest { timeout: timeout(&test), command: test.command });
     Ok(Submission {
         branch: Some(run.branch_of(&of.id)?),
         head,
@@ -188,7 +229,8 @@ pub(super) fn returned(
             let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
             let commit = entry.landing.map_or(entry.head, |landing| landing.to);
             approve_moves(run, entry.landing);
-            land::note_landed(run, session, vec![LandedBranch { target, from: None, commit }])?;
+            let from = entry.landing.map(|landing| landing.from);
+            land::note_landed(run, session, vec![LandedBranch { target, from, commit }])?;
             Ok(LandOutcome::Landed)
         }
         QueueReturn::Back(stored) => take_back(run, session, &stored),
@@ -216,13 +258,27 @@ pub(super) fn returned(
 fn approve_moves(run: &mut TreeRun, landing: Option<EntryLanding>) {
     let state = &mut run.state;
     state.queue_moves.extend(landing.map(|landing| (landing.from, landing.to)));
-    for _ in 0..state.queue_moves.len() {
-        for (from, to) in &state.queue_moves {
+    let mut before = usize::MAX;
+    while state.queue_moves.len() < before {
+        before = state.queue_moves.len();
+        state.queue_moves.retain(|(from, to)| {
             if !state.approved.has(*to) {
                 state.approved.extend(&[*from], *to);
             }
-        }
+            !state.approved.has(*to)
+        });
     }
+}
+
+/// Looks what the queue has landed of tasks that it was given, before it is told: others may be started on that.
+pub(super) fn look_at_moves(run: &mut TreeRun, queued: &BTreeMap<TaskId, EntryId>) -> Result<(), Error> {
+    for id in queued.values() {
+        let stored = read_entry(&run.repo, &run.plan.target, id)?;
+        let landing =
+            stored.filter(|stored| stored.entry.state == EntryState::Landed).and_then(|stored| stored.entry.landing);
+        approve_moves(run, landing);
+    }
+    Ok(())
 }
 
 /// The refusal for a task that waits for a person to queue it.

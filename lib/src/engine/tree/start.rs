@@ -6,6 +6,7 @@ use super::tree_edits::was_edited;
 use super::{Error, bookkeeping, delete_branches, failed_attempts, refusal_reasons};
 use crate::clock;
 use crate::config::Isolation;
+use crate::engine::queue::{MergeQueue, withdraw_task};
 use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{CommitSpec, Person, Repo, Writer};
 use crate::ids::{BranchName, CommitId, TaskId};
@@ -28,6 +29,9 @@ pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
             _ => {}
         }
         restart_warnings(&run.progress).into_iter().for_each(|warning| run.engine.warn(warning));
+        if run.plan.fresh {
+            withdraw_earlier(run)?;
+        }
         start(run)?;
     }
     if !std::mem::replace(&mut run.greeted, true) {
@@ -37,6 +41,17 @@ pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
         delete_branches::delete_landed_branches(run)?;
     }
     Ok(None)
+}
+
+/// Takes what earlier runs have queued out of the merge queue: it is done again.
+fn withdraw_earlier(run: &TreeRun) -> Result<(), Error> {
+    let target = &run.plan.target;
+    for stored in MergeQueue::read(&run.repo, target)?.open {
+        if let Some(task) = stored.entry.task.filter(|task| run.plan.tree.is_leaf(task)) {
+            withdraw_task(&run.repo, target, &task)?;
+        }
+    }
+    Ok(())
 }
 
 /// Warnings about phases that end on their own branch although this run gives phases none.
