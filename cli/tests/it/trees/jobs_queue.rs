@@ -71,6 +71,17 @@ fn a_task_that_lands_as_tested_is_not_tested_again() {
 }
 
 #[test]
+fn tasks_land_as_merges_where_history_has_them() {
+    let garden = tested(&["T001", "T002", "T003: T001 T002"], "true\n", "history: merge, slots: 1");
+    garden.agent(&format!("[ $task = T003 ] || {{ {}; }}; echo $task > $task.txt", meets(2)), APPROVES);
+    garden.gardener(&["--jobs", "2"]).expect(0);
+    assert_eq!(states(&garden), all_landed(&TASKS));
+    assert_ne!(garden.env.git(&["rev-list", "--merges", "--count", "main"]), "0");
+    garden.gardener(&["--jobs", "2"]).expect(0);
+    assert_eq!(TASKS.map(|task| garden.times_asked(task, "implement")), [1, 1, 1], "nothing is left to do");
+}
+
+#[test]
 fn red_on_the_merged_files_is_the_next_attempt() {
     let script = "test $(cat n-*.txt | wc -l) -le 3 || { echo too much; exit 1; }\n";
     let garden = tested(&["T001", "T002"], script, "max_conflict_retries: 0, slots: 1");

@@ -329,7 +329,7 @@ impl<'a> TreePump<'a> {
             }
             Back::Queued(mut session, answer) => {
                 self.queued.remove(task);
-                let tried = queue_landing::returned(self.run, &mut session, answer?)?;
+                let tried = queue_landing::returned(self.run, &mut session, answer)?;
                 self.task_landed(task, *session, tried)
             }
             Back::Retested(tests, said) => {

@@ -9,14 +9,15 @@ use super::queue_plan::QueueLanding;
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::{Error, testing};
+use crate::config::HistoryShape;
 use crate::engine::Engine;
 use crate::engine::queue::{
     self, QueueError, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry, withdraw_task,
 };
 use crate::engine::task::{StepReport, TaskJob, TaskSession};
-use crate::git::Repo;
+use crate::git::{self, LandError, Repo};
 use crate::ids::{BranchName, EntryId, RepoName, TaskId};
-use crate::merge::{LandedBranch, LandingTarget};
+use crate::merge::{LandedBranch, LandingRefusal, LandingTarget, RefusalReason};
 use crate::plan::tree::TestCommand;
 use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict};
 use crate::step::{TreeName, text};
@@ -221,15 +222,22 @@ impl TaskQueue {
 pub(super) fn returned(
     run: &mut TreeRun,
     session: &mut TaskSession,
-    answer: QueueReturn,
+    answer: Result<QueueReturn, QueueError>,
 ) -> Result<LandOutcome, Error> {
     let task = session.task().id.clone();
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return unlanded(run, session, error).map(LandOutcome::Refused),
+    };
     match answer {
         QueueReturn::Landed(entry) => {
             let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
             let commit = entry.landing.map_or(entry.head, |landing| landing.to);
             approve_moves(run, entry.landing);
-            let from = entry.landing.map(|landing| landing.from);
+            // Only in a line of commits are all steps between the two.
+            let queue = run.plan.queue.as_ref().map(|queue| queue.settings.history);
+            let is_line = queue == Some(HistoryShape::Linear);
+            let from = entry.landing.filter(|_| is_line).map(|landing| landing.from);
             land::note_landed(run, session, vec![LandedBranch { target, from, commit }])?;
             Ok(LandOutcome::Landed)
         }
@@ -251,6 +259,18 @@ pub(super) fn returned(
         QueueReturn::Held(why) => Ok(LandOutcome::Refused(refused(run, task, RefusalCode::Held, why)?)),
         QueueReturn::Stopped => Ok(LandOutcome::Paused),
     }
+}
+
+/// The refusal for a task whose target is gone, or whose objects are not what they were; anything else is an error.
+fn unlanded(run: &TreeRun, session: &TaskSession, error: QueueError) -> Result<Refusal, Error> {
+    let why = match error {
+        QueueError::NoBranch(_) => RefusalReason::Gone,
+        QueueError::Land(error @ LandError::Overwritten { .. }) => RefusalReason::Overwritten(error.to_string()),
+        QueueError::Git(error @ git::Error::Overwritten { .. }) => RefusalReason::Overwritten(error.to_string()),
+        error => return Err(error.into()),
+    };
+    let (task, target) = (session.task(), run.target_of(run.plan.target.clone()));
+    land::work_waits(run, &task.id, LandingRefusal { target, why })
 }
 
 /// What the queue has landed of this run's tasks is as approved as what it was built on. They may be heard of in another
