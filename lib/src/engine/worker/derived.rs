@@ -3,7 +3,7 @@
 use super::cancel::NodeCancel;
 use super::collected::Collected;
 use super::worker::block;
-use super::{Stopped, Worker, command, join};
+use super::{Stopped, Worker, command};
 use crate::engine::merging::{self, MergeResult, MergeSide, TierResult};
 use crate::event::Outcome;
 use crate::git::{self, Repo, TreeEdit, TreeId};
@@ -20,7 +20,7 @@ pub(super) async fn derive(
     (cancel, end): (&NodeCancel, &mut Collected),
 ) -> Result<Result<MergeResult, Outcome>, Stopped> {
     let before = block(|| Ok(merging::merge_commit(repo, tried.tree, ours, side)?))?;
-    join::place(worker, [(name, CopyPosition::all(before))].into_iter())?;
+    worker.place([(name, CopyPosition::all(before))].into_iter())?;
     let Some(dir) = worker.workspace.copy(name).map(|copy| copy.path().to_owned()) else {
         return Ok(Err(Outcome::fail(format!("there is no worktree of `{name}`"))));
     };
@@ -37,12 +37,12 @@ pub(super) async fn derive(
     })?;
     let rules = worker.engine.tiers.derived.clone();
     let tree = block(|| Ok(take_derived(repo, tried.tree, made, |path| rules.command_of(path).is_some())?))?;
-    let merged = block(|| Ok(merging::merge_resolved(repo, ours, side, (tried, tree), rules)?))?;
+    let merged = block(|| merging::merge_resolved(repo, ours, side, (tried, tree), rules))?;
     // Whatever else was written is kept when the worktree moves on.
     if let (MergeResult::Merged(commit), true) = (&merged, made == tree)
         && let Some(copy) = worker.workspace.copy_mut(name)
     {
-        block(|| Ok(workspace::rebase_to(copy, *commit)?))?;
+        block(|| workspace::rebase_to(copy, *commit))?;
     }
     Ok(Ok(merged))
 }

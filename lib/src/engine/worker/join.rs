@@ -20,7 +20,7 @@ use crate::route::{self, BEST_ID, BEST_OUTCOME, MERGE_CONFLICTS};
 use crate::state::{Branch, FanOut};
 use crate::text::named;
 use crate::trailer::CommitMessage;
-use crate::workspace::{self, CopyPosition};
+use crate::workspace::CopyPosition;
 
 /// What came of merging branches.
 #[derive(Default)]
@@ -80,15 +80,15 @@ pub(super) async fn join(
     let merged = match merge_all(worker, &joined, tiers.as_ref(), (cancel, end)).await? {
         Ok(merged) if merged.lossy.is_empty() => merged,
         unfit => {
-            place(worker, before.iter().map(|(repo, at)| (repo, *at)))?;
+            worker.place(before.iter().map(|(repo, at)| (repo, *at)))?;
             return Ok(unfit.map_or_else(|red| red, |merged| Outcome::final_failure(merged.lossy.join("; "))));
         }
     };
-    place(worker, merged.commits.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
+    worker.place(merged.commits.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
     if let Some(gate) = rules.gate.filter(|_| merged.conflicts.is_empty())
         && let Some(red) = command::gate(worker, &gate, cancel, end).await.transpose()
     {
-        place(worker, before.iter().map(|(repo, at)| (repo, *at)))?;
+        worker.place(before.iter().map(|(repo, at)| (repo, *at)))?;
         return red;
     }
     let mut updates = best_updates(Some(best));
@@ -114,21 +114,6 @@ pub(super) async fn join(
     context_updates.extend(updates);
     end.joined = Some(Box::new(JoinReport { events, changes: trees }));
     Ok(Outcome { context_updates, ..outcome })
-}
-
-/// Brings the worktrees to commits.
-pub(super) fn place<'a>(
-    worker: &mut Worker,
-    to: impl Iterator<Item = (&'a RepoName, CopyPosition)>,
-) -> Result<(), Stopped> {
-    for (repo, at) in to {
-        let session = worker.session.clone();
-        if let Some(copy) = worker.workspace.copy_mut(repo) {
-            let branch = copy.branch.clone();
-            block(|| workspace::hand_over(copy, session, branch, at))?;
-        }
-    }
-    Ok(())
 }
 
 /// Merges branches in their order; those that conflict come last, when all others are there, and are resolved as far as
