@@ -196,9 +196,10 @@ fn a_task_an_agent_tests_lands_by_its_run() {
 
 #[test]
 fn killed_while_the_queue_lands_each_task_lands_once() {
-    for point in ["landing:before:2", "landing:after:2", "landing:after:3", "ref-swap:after:24", "ref-swap:before:33"] {
-        let garden = tested(&TASKS, "test -s README.md\n", "slots: 1");
-        garden.agent(&format!("{}; echo $task > $task.txt", meets(3)), APPROVES);
+    for point in ["landing:before:2", "landing:after:2", "landing:after:3", "ref-swap:after:22", "ref-swap:before:30"] {
+        // Two may land at once, and the third after them: there are at least three landings, that of the start included.
+        let garden = tested(&["T001", "T002", "T003: T001 T002"], "test -s README.md\n", "slots: 1");
+        garden.agent(&format!("[ $task = T003 ] || {{ {}; }}; echo $task > $task.txt", meets(2)), APPROVES);
         let crash = garden.env.command(&["-y", "gardener", "--jobs", "3"]).env("PLEACH_CRASH", point).output();
         assert!(!crash.expect("pleach starts").status.success(), "the run never came to {point}");
         garden.env.assert_no_process_left();

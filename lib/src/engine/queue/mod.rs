@@ -4,7 +4,7 @@
 //! | question | where |
 //! |---|---|
 //! | What is in the queue? | `store` entries and their list as refs, `enqueue` puts work into it and finds it, `decide` what people decide |
-//! | What happens to it? | `run` a queue that is worked, `process` the loop, `outcome` what came of it, `settings` |
+//! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
@@ -30,6 +30,7 @@ mod resolver;
 mod results;
 mod run;
 mod settings;
+mod settle;
 mod sides;
 mod store;
 mod suspects;
