@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pleach::config::{AgentChoice, Config, DerivedRules};
-use pleach::engine::merging::{StructuralMerge, TierOptions};
+use pleach::config::{AgentChoice, Config};
 use pleach::engine::queue::{QueueSettings, ResolverSettings};
 use pleach::queue::EntryTest;
 
@@ -36,11 +35,7 @@ pub fn queue_settings(settings: &Settings, place: &Place) -> QueueSettings {
         reports: own(tree.report_dir.as_ref(), "reports"),
         resolver: resolver(config, place),
         approved_tests: BTreeSet::new(),
-        tiers: TierOptions {
-            derived: DerivedRules::new(&merge.derived).expect("settings with bad patterns are refused"),
-            structural: StructuralMerge::find(merge.structural, &settings.environment, &settings.state_dir),
-            ..TierOptions::default()
-        },
+        tiers: settings.merge_tiers(merge),
         untested_files: merge.untested_files,
     }
 }

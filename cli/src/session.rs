@@ -112,6 +112,7 @@ pub fn build(
         agents: Roster::new(config, providers.clone(), spawner)
             .with_profiles(profiles(config)?)
             .with_programs(&settings.environment, hook_program()),
+        tiers: settings.merge_tiers(&config.merge),
         budget: Budget::new(config.budget.clone(), &supervisor),
         attribution: config.attribution,
         scribe: providers.cheap(config).map(|(provider, model)| MessageWriter::new(provider, model)),

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use pleach::config::{self, ConfigError, Environment, Layer, Precedence, Resolved, Source};
+use pleach::config::{self, ConfigError, Environment, Layer, MergeSettings, Precedence, Resolved, Source};
+use pleach::engine::merging::TierOptions;
 use pleach::plain_file;
 use pleach::redact::Redactor;
 use serde_json::{Value, json};
@@ -72,6 +73,12 @@ impl Settings {
     /// Takes the secrets of this environment out of text.
     pub fn redactor(&self) -> Redactor {
         Redactor::new(self.environment.secrets())
+    }
+
+    /// What is tried with the conflicts of a merge before anybody is asked.
+    pub fn merge_tiers(&self, merge: &MergeSettings) -> TierOptions {
+        TierOptions::from_settings(merge, &self.environment, &self.state_dir)
+            .expect("settings with bad patterns are refused")
     }
 }
 

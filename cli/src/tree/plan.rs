@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::config::{CommitGranularity, Config, Isolation};
+use pleach::engine::queue::QueueSettings;
 use pleach::engine::tree::progress::named_base;
-use pleach::engine::tree::{self, STEP_ATTRIBUTES, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
+use pleach::engine::tree::{self, QueueLanding, STEP_ATTRIBUTES, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
 use pleach::git::EntryKind;
 use pleach::ids::{BranchName, RepoPath, TaskId};
@@ -25,6 +26,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_git, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
+use crate::queue_settings::queue_settings;
 use crate::session::Place;
 use crate::settings::{self, Search, Settings, shortened};
 
@@ -165,6 +167,9 @@ pub fn make(
         let path = dir.unwrap_or(Path::new(".")).join(name);
         for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config, &OwnWorker::default())
     })?;
+    let logs = in_repo(tree.log_dir.as_deref(), root, "log_dir")?.unwrap_or_else(|| format!("{own}logs"));
+    let reports = in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports"));
+    let queue = (isolation == Isolation::Task).then(|| landing(settings, place, (&logs, &reports)));
     Ok(TreePlan {
         limits: ScheduleOptions {
             retry_failed: args.retry_failed,
@@ -176,15 +181,15 @@ pub fn make(
         commits: commits(config),
         test: test_command(config),
         test_timeout: Duration::from_secs(tree.test_timeout),
-        logs: in_repo(tree.log_dir.as_deref(), root, "log_dir")?.unwrap_or_else(|| format!("{own}logs")),
-        reports: in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports")),
+        logs,
+        reports,
         commit_logs: tree.commit_logs,
         delete_branches: tree.delete_branches,
         config: config.recordable(),
         fresh: args.fresh,
         one: matches!(tasks, Tasks::One(_)),
         jobs,
-        queue: None,
+        queue,
         branch_prefix: place.branch_prefix.clone(),
         repo_name: place.name.clone(),
         base_branch,
@@ -197,6 +202,13 @@ pub fn make(
         stamp: file.stamp,
         tree: file.tree,
     })
+}
+
+/// How tasks with branches of their own land: through the queue, also where others wait for a person to put them into
+/// it.
+fn landing(settings: &Settings, place: &Place, (logs, reports): (&str, &str)) -> QueueLanding {
+    let own = QueueSettings { logs: logs.to_owned(), reports: reports.to_owned(), ..queue_settings(settings, place) };
+    QueueLanding { settings: own, is_enabled: true, approves: false, priorities: BTreeMap::new() }
 }
 
 /// What the branches of tasks carry.

@@ -9,6 +9,7 @@ mod conflicts;
 mod crash;
 mod limits;
 mod policies;
+mod tiers;
 mod worktrees;
 
 /// A fan-out to `branches`, each a chain of nodes, joined at `join`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::bounds::SandboxBounds;
+use super::merging::TierOptions;
 use super::{Broadcast, Budget, Handler, Interviewer, UnmeteredAgent, Unpriced};
 use crate::agent::{MessageWriter, Roster};
 use crate::budget::{BudgetLimits, day_of};
@@ -44,6 +45,8 @@ pub struct Engine {
     pub sandbox: Option<SandboxPolicy>,
     /// How many characters of a failed command's output the next agent gets.
     pub output_chars: usize,
+    /// What is tried with the conflicts of fan-ins that have a gate.
+    pub tiers: TierOptions,
     /// Spending limits.
     pub budget: Budget,
     /// What commits say about the agent beyond their trailers.

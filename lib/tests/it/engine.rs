@@ -86,6 +86,7 @@ impl World {
         Arc::new(Engine {
             sandbox: None,
             output_chars: 4_000,
+            tiers: Default::default(),
             agents: Roster::new(&config, provider, spawner.clone()),
             supervisor: Supervisor::new(spawner, self.root.join("state")),
             worktrees: Default::default(),

@@ -177,7 +177,7 @@ fn a_dropped_task_lands_only_when_asked_for() {
     start(&garden, &[&id]).expect(4);
     garden.env.pleach(&["merge", "drop", &id]).expect(0);
     let again = start(&garden, &[]).expect(4);
-    assert!(again.stdout.contains("task merge") || again.stderr.contains("task merge"), "{again}");
+    assert!(again.stdout.contains("merge retry") || again.stderr.contains("merge retry"), "{again}");
     assert_eq!(
         (state(&garden.env, &id), entry(&garden, &id)["state"].clone()),
         ("finished".into(), json!("cancelled"))

@@ -13,6 +13,7 @@ mod foreign_commits;
 mod jobs;
 mod jobs_crash;
 mod jobs_ends;
+mod jobs_queue;
 mod landing;
 mod order;
 mod output;

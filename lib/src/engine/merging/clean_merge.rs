@@ -3,7 +3,8 @@
 
 use jiff::Timestamp;
 
-use super::tiers::{TierOptions, resolve_conflict};
+use super::tiers::{TierOptions, TierResult, resolve_conflict};
+use crate::config::DerivedRules;
 use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, MergeError, Person, Repo, TreeId};
 use crate::ids::CommitId;
 use crate::merge::{LossExemptions, MergeOrigin};
@@ -34,6 +35,15 @@ pub(in crate::engine) enum MergeResult {
     Lossy(LossyMerge),
 }
 
+/// How far a merge has come.
+#[derive(Debug)]
+pub(in crate::engine) enum MergeProgress {
+    /// To its end.
+    Ended(MergeResult),
+    /// Commands have to run in these files first.
+    Derive(Box<TierResult>),
+}
+
 /// Merges a side into `ours`: always a merge commit of both, so that every commit of the side is in the history. What git
 /// cannot merge is resolved as far as `tiers` allow; what remains then is a conflict as a whole.
 pub(in crate::engine) fn merge_side(
@@ -41,43 +51,65 @@ pub(in crate::engine) fn merge_side(
     ours: CommitId,
     side: &MergeSide,
     tiers: Option<&TierOptions>,
-) -> Result<MergeResult, workspace::Error> {
+) -> Result<MergeProgress, workspace::Error> {
     if repo.history().is_ancestor(side.commit, ours)? {
-        return Ok(MergeResult::UpToDate);
+        return Ok(MergeProgress::Ended(MergeResult::UpToDate));
     }
-    let (tree, exemptions, side) = match (git::merge::merge_commits(repo, ours, side.commit), tiers) {
-        (Ok(tree), _) => (tree, LossExemptions::default(), side.clone()),
-        (Err(MergeError::Conflict(conflict)), None) => return Ok(MergeResult::Conflict(conflict)),
-        (Err(MergeError::Conflict(conflict)), Some(tiers)) => match resolve(repo, ours, side, &conflict, tiers)? {
-            Some(resolved) => resolved,
-            None => return Ok(MergeResult::Conflict(conflict)),
-        },
-        (Err(MergeError::Git(error)), _) => return Err(error.into()),
+    let conflict = match git::merge::merge_commits(repo, ours, side.commit) {
+        Ok(tree) => {
+            let merged = checked(repo, tree, ours, side, &LossExemptions::default())?;
+            return Ok(MergeProgress::Ended(merged));
+        }
+        Err(MergeError::Conflict(conflict)) => conflict,
+        Err(MergeError::Git(error)) => return Err(error.into()),
     };
-    match check_merge(repo, ours, side.commit, tree, &exemptions)? {
-        Some(lossy) => Ok(MergeResult::Lossy(lossy)),
-        None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, &side)?)),
+    let base = git::merge::merge_base_tree(repo, ours, side.commit)?;
+    let Some((tiers, base)) = tiers.zip(base) else {
+        return Ok(MergeProgress::Ended(MergeResult::Conflict(conflict)));
+    };
+    let tried = resolve_conflict(repo, base, repo.tree_of(ours)?, repo.tree_of(side.commit)?, &conflict, tiers)?;
+    if !tried.remaining.is_empty() {
+        return Ok(MergeProgress::Ended(MergeResult::Conflict(conflict)));
     }
+    if !tried.derived.is_empty() {
+        return Ok(MergeProgress::Derive(Box::new(tried)));
+    }
+    let tree = tried.tree;
+    Ok(MergeProgress::Ended(merge_resolved(repo, ours, side, (tried, tree), DerivedRules::default())?))
 }
 
-/// The merged files, what is named as resolved, and the side with a message that says so. None if something is left.
-fn resolve(
+/// Merges a side into `ours` with files of which something was resolved, and those of these rules made by commands.
+pub(in crate::engine) fn merge_resolved(
     repo: &Repo,
     ours: CommitId,
     side: &MergeSide,
-    conflict: &Conflict,
-    tiers: &TierOptions,
-) -> Result<Option<(TreeId, LossExemptions, MergeSide)>, workspace::Error> {
-    let Some(base) = git::merge::merge_base_tree(repo, ours, side.commit)? else { return Ok(None) };
-    let result = resolve_conflict(repo, base, repo.tree_of(ours)?, repo.tree_of(side.commit)?, conflict, tiers)?;
-    if !result.remaining.is_empty() {
-        return Ok(None);
-    }
-    let origin = MergeOrigin { tier: result.tier, resolved: result.resolved };
+    (tried, tree): (TierResult, TreeId),
+    derived: DerivedRules,
+) -> Result<MergeResult, workspace::Error> {
+    let origin = MergeOrigin { tier: tried.tier, resolved: tried.resolved };
     let mut side = side.clone();
     side.message.trailers.extend(origin.trailers());
-    let exemptions = LossExemptions { resolved: origin.resolved, ..LossExemptions::default() };
-    Ok(Some((result.tree, exemptions, side)))
+    checked(
+        repo,
+        tree,
+        ours,
+        &side,
+        &LossExemptions { resolved: origin.resolved, derived, ..LossExemptions::default() },
+    )
+}
+
+/// The merge, unless it lacks something of a side.
+fn checked(
+    repo: &Repo,
+    tree: TreeId,
+    ours: CommitId,
+    side: &MergeSide,
+    exemptions: &LossExemptions,
+) -> Result<MergeResult, workspace::Error> {
+    match check_merge(repo, ours, side.commit, tree, exemptions)? {
+        Some(lossy) => Ok(MergeResult::Lossy(lossy)),
+        None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
+    }
 }
 
 /// Looks independently of what merged them whether a result has all of both sides.
@@ -96,8 +128,13 @@ pub(in crate::engine) fn check_merge(
     }
 }
 
-/// The commit that joins both sides with these files.
-fn merge_commit(repo: &Repo, tree: TreeId, ours: CommitId, side: &MergeSide) -> Result<CommitId, git::Error> {
+/// The commit that joins both sides with these files. It is on disk.
+pub(in crate::engine) fn merge_commit(
+    repo: &Repo,
+    tree: TreeId,
+    ours: CommitId,
+    side: &MergeSide,
+) -> Result<CommitId, git::Error> {
     let mut writer = repo.writer();
     let commit = writer.commit(&merge_spec(tree, ours, side))?;
     writer.flush()?;

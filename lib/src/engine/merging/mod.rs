@@ -13,7 +13,9 @@ mod resolutions;
 mod structural;
 mod tiers;
 
-pub(super) use clean_merge::{MergeResult, MergeSide, check_merge, merge_side, merge_spec};
+pub(super) use clean_merge::{
+    MergeProgress, MergeResult, MergeSide, check_merge, merge_commit, merge_resolved, merge_side, merge_spec,
+};
 pub(super) use conflict_data::{conflicted_paths, conflicts_value};
 pub use learning::{learn_resolutions, resolved_hunks};
 pub use marked_files::ConflictSides;

@@ -4,7 +4,7 @@
 //! | question | where |
 //! |---|---|
 //! | What is in the queue? | `store` the queue as refs, `state` those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
-//! | What happens to it? | `run` a queue that is worked, `process` the loop, `outcome` what came of it, `settings` |
+//! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
@@ -34,6 +34,7 @@ mod resolver;
 mod results;
 mod run;
 mod settings;
+mod settle;
 mod sides;
 mod state;
 mod store;
@@ -47,9 +48,11 @@ pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
 pub(super) use conflict::conflict_path;
 pub use decide::{allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_task};
+pub(super) use enqueue::last_of_task;
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use outcome::QueueOutcome;
+pub(super) use results::note_tested;
 pub use run::{QueueRun, queue_lock};
 pub use settings::{QueueSettings, ResolverSettings};
 pub use state::{StoredEntry, entry_history, entry_log};

@@ -3,12 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::batch::tests_of;
 use super::error::QueueError;
+use super::settings::QueueSettings;
 use super::state::{outrun, queue_ref};
 use crate::clock;
 use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath};
-use crate::queue::EntryTest;
+use crate::queue::{EntryTest, QueueEntry};
 use crate::step::report;
 
 /// How often a result is written that others outrun.
@@ -84,6 +86,26 @@ pub(super) fn known(repo: &Repo, target: &BranchName, key: &ResultKey) -> Result
     let Some(text) = repo.tree_file(repo.tree_of(at)?, &key.path())? else { return Ok(None) };
     // One that cannot be read is found out again.
     Ok(serde_json::from_slice(&text).ok())
+}
+
+/// Notes that the head of an entry has passed its tests where it was made, so that they do not run again where it lands as
+/// it is.
+pub(in crate::engine) fn note_tested(
+    repo: &Repo,
+    entry: &QueueEntry,
+    settings: &QueueSettings,
+) -> Result<(), QueueError> {
+    let tests = tests_of([entry], settings.test.as_ref());
+    if !entry.tested || settings.test.is_some() || tests.is_empty() {
+        return Ok(());
+    }
+    let own = (settings.logs.as_str(), settings.reports.as_str());
+    let key = ResultKey::new(repo, repo.tree_of(entry.head)?, &tests, own)?;
+    if known(repo, &entry.target, &key)?.is_some() {
+        return Ok(());
+    }
+    let passed = TestResult { passed: true, flaky: false, exit: "exit 0".to_owned(), seconds: 0, log: String::new() };
+    note(repo, &entry.target, &key, &passed)
 }
 
 /// Notes a result for whoever comes to the same files.

@@ -522,7 +522,7 @@ fn take_in(run: &mut TreeRun, to: CommitId) -> Result<(), Error> {
 }
 
 /// The refusal for a task's work that waits, and how to continue.
-fn work_waits(run: &TreeRun, task: &TaskId, refused: merge::LandingRefusal) -> Result<Refusal, Error> {
+pub(super) fn work_waits(run: &TreeRun, task: &TaskId, refused: merge::LandingRefusal) -> Result<Refusal, Error> {
     let (on, branch) = (refused.target.branch, run.branch_of(task)?);
     let code = RefusalCode::of(&refused.why);
     let why = match refused.why {

@@ -43,7 +43,8 @@ pub fn open(
         approved: Approved::default(),
         lost: BTreeMap::new(),
         waiting: BTreeSet::new(),
-        queue_moves: Vec::new(),
+        queue_moves: BTreeSet::new(),
+        landing_tests: None,
         opened: false,
         _claim: claim,
     };

@@ -22,7 +22,7 @@ use crate::engine::task::{Retested, TaskJob, TaskSession};
 use crate::engine::{self, Pause, SessionEnded, cancel};
 use crate::event::WarningCode;
 use crate::git;
-use crate::ids::{CommitId, TaskId};
+use crate::ids::{CommitId, EntryId, TaskId};
 use crate::schedule::{GiveUpReason, NextAction};
 use crate::step::{AttemptNumber, StepKind, TreeName};
 
@@ -34,6 +34,10 @@ pub(super) struct TreePump<'a> {
     jobs: JoinSet<(TaskId, Back)>,
     /// The task that lands. Others wait: what lands is tested on exactly what is there, and so are phases.
     landing: Option<TaskId>,
+    /// Tasks that the merge queue lands, by their entries in it.
+    queued: BTreeMap<TaskId, EntryId>,
+    /// Tests of a phase wait until nothing lands.
+    is_gate_due: bool,
     /// Tasks that are decided and wait until they may land.
     to_land: VecDeque<(TaskId, Box<TaskSession>)>,
     /// Nothing more is started.
@@ -80,7 +84,8 @@ impl<'a> TreePump<'a> {
     pub(super) fn new(run: &'a mut TreeRun) -> Self {
         let (active, jobs, to_land) = (BTreeMap::new(), JoinSet::new(), VecDeque::new());
         let outcome = TreeOutcome::default();
-        Self { run, active, jobs, landing: None, to_land, is_ending: false, outcome }
+        let queued = BTreeMap::new();
+        Self { run, active, jobs, landing: None, queued, is_gate_due: false, to_land, is_ending: false, outcome }
     }
 
     /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
@@ -114,6 +119,7 @@ impl<'a> TreePump<'a> {
 
     /// Starts everything that can start now. An action that ends at once makes room for more.
     fn start_all(&mut self) -> Result<(), Error> {
+        self.is_gate_due = false;
         while !self.is_ending {
             if self.run.engine.cancel.is_stopped() {
                 if self.active.is_empty() {
@@ -122,6 +128,7 @@ impl<'a> TreePump<'a> {
                 return Ok(());
             }
             start::look_around(self.run)?;
+            queue_landing::look_at_moves(self.run, &self.queued)?;
             self.write_marks()?;
             let running: BTreeSet<TaskId> = self.active.keys().chain(&self.run.state.waiting).cloned().collect();
             let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
@@ -132,7 +139,9 @@ impl<'a> TreePump<'a> {
                 return Ok(());
             }
             // A landing moves what tests of a phase would run on, so they start after it.
-            let is_held = |next: &NextAction| self.landing.is_some() && matches!(next, NextAction::Gate(_));
+            let is_landing = self.landing.is_some() || !self.queued.is_empty();
+            let is_held = |next: &NextAction| is_landing && matches!(next, NextAction::Gate(_));
+            self.is_gate_due = starts.iter().any(is_held);
             let starts: Vec<NextAction> = starts.into_iter().filter(|next| !is_held(next)).collect();
             if starts.is_empty() {
                 return Ok(());
@@ -276,10 +285,11 @@ impl<'a> TreePump<'a> {
     }
 
     /// Whether something may land now. While tests of a phase run, what they run on stays as it is, or they would have to
-    /// run again for each task that lands; their own results change no code.
+    /// run again for each task that lands; their own results change no code. Tests that are due come first, too.
     fn may_land(&self, task: &TaskId) -> bool {
         let is_tests = |active: &Active| matches!(active.purpose, Purpose::Tests);
-        self.landing.is_none() && (is_tests(self.active_at(task)) || !self.active.values().any(is_tests))
+        let is_kept = || self.is_gate_due || self.active.values().any(is_tests);
+        self.landing.is_none() && (is_tests(self.active_at(task)) || !is_kept())
     }
 
     fn go_on(&mut self, task: &TaskId, back: Back) -> Result<(), Error> {
@@ -318,7 +328,8 @@ impl<'a> TreePump<'a> {
                 self.finish(task, WorkEnd::Ended(cut_off))
             }
             Back::Queued(mut session, answer) => {
-                let tried = queue_landing::returned(self.run, &mut session, answer?)?;
+                self.queued.remove(task);
+                let tried = queue_landing::returned(self.run, &mut session, answer)?;
                 self.task_landed(task, *session, tried)
             }
             Back::Retested(tests, said) => {
@@ -350,17 +361,20 @@ impl<'a> TreePump<'a> {
     }
 
     fn land(&mut self, task: &TaskId, mut session: TaskSession) -> Result<(), Error> {
-        if let Some(landing) = self.run.plan.queue.clone() {
-            match session.newest_step() {
-                Some((StepKind::Complete, true)) => return self.queue_up(task, session, &landing),
-                _ => queue_landing::withdraw(self.run, task)?,
-            }
-        }
         if !self.may_land(task) {
             // It may have to wait for long, and whoever is killed meanwhile has lost nothing.
             session.write_end_of_task()?;
             self.to_land.push_back((task.clone(), Box::new(session)));
             return Ok(());
+        }
+        let is_leaf = self.run.plan.tree.is_leaf(task);
+        if let Some(landing) = self.run.plan.queue.clone().filter(|_| is_leaf) {
+            let job = Arc::clone(&self.active_at(task).attempts.job);
+            let is_complete = session.newest_step() == Some((StepKind::Complete, true));
+            if is_complete && queue_landing::can_queue(self.run, &mut session, &landing, &job)? {
+                return self.queue_up(task, session, &landing, &job);
+            }
+            queue_landing::withdraw(self.run, task)?;
         }
         self.landing = Some(task.clone());
         let step = land::land(self.run, session)?;
@@ -368,13 +382,19 @@ impl<'a> TreePump<'a> {
     }
 
     /// Has the merge queue land a complete task.
-    fn queue_up(&mut self, task: &TaskId, mut session: TaskSession, landing: &QueueLanding) -> Result<(), Error> {
-        let job = Arc::clone(&self.active_at(task).attempts.job);
-        let Some((queue, entry)) = queue_landing::queue_up(self.run, &mut session, landing, &job)? else {
+    fn queue_up(
+        &mut self,
+        task: &TaskId,
+        mut session: TaskSession,
+        landing: &QueueLanding,
+        job: &TaskJob,
+    ) -> Result<(), Error> {
+        let Some((queue, entry)) = queue_landing::queue_up(self.run, &mut session, landing, job)? else {
             let refusal = queue_landing::not_queued(self.run, task.clone())?;
             return self.task_landed(task, session, LandOutcome::Refused(refusal));
         };
         let task = task.clone();
+        self.queued.insert(task.clone(), entry.clone());
         self.jobs.spawn(async move {
             let answer = queue.settle(entry).await;
             (task, Back::Queued(Box::new(session), answer))
@@ -514,6 +534,7 @@ impl<'a> TreePump<'a> {
         if let Err(error) = done {
             self.active.remove(task);
             self.landing.take_if(|landing| landing == task);
+            self.queued.remove(task);
             let is_task = self.run.plan.tree.is_leaf(task);
             self.end(Err(if is_task { error.at(task, &self.run.repo) } else { error }));
         }

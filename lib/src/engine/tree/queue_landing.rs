@@ -1,6 +1,6 @@
 //! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use super::queue_plan::QueueLanding;
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::{Error, testing};
+use crate::config::HistoryShape;
 use crate::engine::Engine;
 use crate::engine::queue::{
     self, QueueError, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry, withdraw_task,
 };
 use crate::engine::task::{StepReport, TaskJob, TaskSession};
-use crate::git::Repo;
+use crate::git::{self, LandError, Repo};
 use crate::ids::{BranchName, EntryId, RepoName, TaskId};
-use crate::merge::{LandedBranch, LandingTarget};
+use crate::merge::{LandedBranch, LandingRefusal, LandingTarget, RefusalReason};
 use crate::plan::tree::TestCommand;
 use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict};
-use crate::step::text;
+use crate::step::{TreeName, text};
 use crate::workspace::LockError;
 
 /// How often it is looked at whether another process has gone on with the queue.
@@ -50,9 +51,33 @@ pub(super) struct TaskQueue {
     settings: QueueSettings,
 }
 
+/// Whether the queue lands the work of a task: not on the branch of a phase that was started there, and where no person
+/// decides not if only an agent can test it, or if it has passed tests that are no longer known.
+pub(super) fn can_queue(
+    run: &TreeRun,
+    session: &mut TaskSession,
+    landing: &QueueLanding,
+    job: &TaskJob,
+) -> Result<bool, Error> {
+    let settings = &landing.settings;
+    let is_tested = run.plan.name == TreeName::Tasks || settings.test.is_some() || !settings.auto_merge_clean;
+    if run.lands_on(&job.task.id)? != run.plan.target {
+        return Ok(false);
+    }
+    match testing::landing_tests(run, job) {
+        _ if is_tested => Ok(true),
+        None => Ok(false),
+        Some(tests) if !tests.is_empty() => Ok(true),
+        Some(_) => {
+            session.write_end_of_task()?;
+            Ok(!land::has_passed_tests(run, session.task_tip())?)
+        }
+    }
+}
+
 /// Puts the work of a session into the queue; none if it waits for a person to do that.
 pub(super) fn queue_up(
-    run: &TreeRun,
+    run: &mut TreeRun,
     session: &mut TaskSession,
     landing: &QueueLanding,
     job: &TaskJob,
@@ -69,17 +94,25 @@ pub(super) fn queue_up(
         Some(dropped) => dropped,
         None => enqueue(&run.repo, submission)?,
     };
-    if landing.approves
+    let is_tree = run.plan.name != TreeName::Tasks;
+    if (landing.approves || (is_tree && entry.state == EntryState::Escalated))
         && let Some(stored) = read_entry(&run.repo, &run.plan.target, &entry.id)?
     {
-        queue::allow(&run.repo, &stored)?;
+        // Each run over a tree tries again what an earlier one has left.
+        if landing.approves {
+            queue::allow(&run.repo, &stored)?
+        } else {
+            queue::retry(&run.repo, &stored)?
+        };
     }
+    let settings = QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() };
+    queue::note_tested(&run.repo, &entry, &settings)?;
     let queue = TaskQueue {
         engine: Arc::clone(&run.engine),
         repo: run.repo.clone(),
         repo_name: run.plan.repo_name.clone(),
         target: run.plan.target.clone(),
-        settings: QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() },
+        settings,
     };
     Ok(Some((queue, entry.id)))
 }
@@ -87,23 +120,25 @@ pub(super) fn queue_up(
 /// The entry of the same work, if somebody has dropped it since.
 fn newest_dropped(run: &TreeRun, submission: &Submission) -> Result<Option<QueueEntry>, Error> {
     let Some(task) = &submission.task else { return Ok(None) };
-    match queue::find_entry(&run.repo, task.as_str()) {
-        Ok(StoredEntry { entry, .. }) => {
-            let is_it = entry.state == EntryState::Cancelled
-                && entry.head == submission.head
-                && entry.target == submission.target;
-            Ok(Some(entry).filter(|entry| is_it && entry.is_repairable()))
-        }
-        Err(QueueError::NoEntry(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let last = queue::last_of_task(&run.repo, &submission.target, task)?;
+    Ok(last.filter(|last| last.state == EntryState::Cancelled && last.head == submission.head))
 }
 
 /// The tests of the run's tasks, which were approved with it.
-fn own_tests(run: &TreeRun) -> BTreeSet<String> {
+fn own_tests(run: &mut TreeRun) -> BTreeSet<String> {
+    if let Some(known) = &run.state.landing_tests {
+        return known.clone();
+    }
     let leaves = run.plan.tree.nodes().filter(|node| node.is_leaf());
     let jobs = leaves.map(|leaf| testing::job(run, &leaf.id));
-    jobs.flat_map(|job| testing::apart(&job, &job.tests)).map(|test| test.command).collect()
+    let tests: BTreeSet<String> = jobs.flat_map(|job| tests_of(run, &job)).map(|test| test.command).collect();
+    run.state.landing_tests = Some(tests.clone());
+    tests
+}
+
+/// What is run where a task lands.
+fn tests_of(run: &TreeRun, job: &TaskJob) -> Vec<TestCommand> {
+    testing::landing_tests(run, job).unwrap_or_else(|| testing::apart(job, &job.tests))
 }
 
 /// What a session has to merge.
@@ -116,8 +151,7 @@ fn submission(
     let (of, head) = (session.task(), session.task_tip());
     let completed_at = run.repo.commit(head)?.at;
     let timeout = |test: &TestCommand| test.timeout.unwrap_or(run.plan.test_timeout).as_secs().max(1);
-    let tests = testing::apart(job, &job.tests);
-    let tests = tests.into_iter().map(|test| EntryTest { timeout: timeout(&test), command: test.command });
+    let tests = tests_of(run, job).into_iter().map(|test| EntryTest { timeout: timeout(&test), command: test.command });
     Ok(Submission {
         branch: Some(run.branch_of(&of.id)?),
         head,
@@ -200,15 +234,23 @@ impl TaskQueue {
 pub(super) fn returned(
     run: &mut TreeRun,
     session: &mut TaskSession,
-    answer: QueueReturn,
+    answer: Result<QueueReturn, QueueError>,
 ) -> Result<LandOutcome, Error> {
     let task = session.task().id.clone();
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return unlanded(run, session, error).map(LandOutcome::Refused),
+    };
     match answer {
         QueueReturn::Landed(entry) => {
             let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
             let commit = entry.landing.map_or(entry.head, |landing| landing.to);
             approve_moves(run, entry.landing);
-            land::note_landed(run, session, vec![LandedBranch { target, from: None, commit }])?;
+            // Only in a line of commits are all steps between the two.
+            let queue = run.plan.queue.as_ref().map(|queue| queue.settings.history);
+            let is_line = queue == Some(HistoryShape::Linear);
+            let from = entry.landing.filter(|_| is_line).map(|landing| landing.from);
+            land::note_landed(run, session, vec![LandedBranch { target, from, commit }])?;
             Ok(LandOutcome::Landed)
         }
         QueueReturn::Back(stored) => take_back(run, session, &stored),
@@ -220,7 +262,7 @@ pub(super) fn returned(
                     (RefusalCode::Unapproved, format!("`pleach merge approve {name}` lets it land"))
                 }
                 EntryState::Cancelled => {
-                    (RefusalCode::Unapproved, format!("`pleach task merge {name}` queues it again"))
+                    (RefusalCode::Unapproved, format!("`pleach merge retry {name}` queues it again"))
                 }
                 _ => (RefusalCode::Conflict, format!("`pleach merge why {name}` tells more")),
             };
@@ -231,18 +273,44 @@ pub(super) fn returned(
     }
 }
 
+/// The refusal for a task whose target is gone, or whose objects are not what they were; anything else is an error.
+fn unlanded(run: &TreeRun, session: &TaskSession, error: QueueError) -> Result<Refusal, Error> {
+    let why = match error {
+        QueueError::NoBranch(_) => RefusalReason::Gone,
+        QueueError::Land(error @ LandError::Overwritten { .. }) => RefusalReason::Overwritten(error.to_string()),
+        QueueError::Git(error @ git::Error::Overwritten { .. }) => RefusalReason::Overwritten(error.to_string()),
+        error => return Err(error.into()),
+    };
+    let (task, target) = (session.task(), run.target_of(run.plan.target.clone()));
+    land::work_waits(run, &task.id, LandingRefusal { target, why })
+}
+
 /// What the queue has landed of this run's tasks is as approved as what it was built on. They may be heard of in another
 /// order than they have landed in.
 fn approve_moves(run: &mut TreeRun, landing: Option<EntryLanding>) {
     let state = &mut run.state;
     state.queue_moves.extend(landing.map(|landing| (landing.from, landing.to)));
-    for _ in 0..state.queue_moves.len() {
-        for (from, to) in &state.queue_moves {
+    let mut before = usize::MAX;
+    while state.queue_moves.len() < before {
+        before = state.queue_moves.len();
+        state.queue_moves.retain(|(from, to)| {
             if !state.approved.has(*to) {
                 state.approved.extend(&[*from], *to);
             }
-        }
+            !state.approved.has(*to)
+        });
     }
+}
+
+/// Looks what the queue has landed of tasks that it was given, before it is told: others may be started on that.
+pub(super) fn look_at_moves(run: &mut TreeRun, queued: &BTreeMap<TaskId, EntryId>) -> Result<(), Error> {
+    for id in queued.values() {
+        let stored = read_entry(&run.repo, &run.plan.target, id)?;
+        let landing =
+            stored.filter(|stored| stored.entry.state == EntryState::Landed).and_then(|stored| stored.entry.landing);
+        approve_moves(run, landing);
+    }
+    Ok(())
 }
 
 /// The refusal for a task that waits for a person to queue it.

@@ -33,8 +33,10 @@ pub(super) struct RunState {
     pub(super) lost: BTreeMap<TaskId, Vec<SessionId>>,
     /// Tasks that wait for a person or were cancelled, while others are worked.
     pub(super) waiting: BTreeSet<TaskId>,
-    /// What the merge queue has landed for this run, from and to which commit.
-    pub(super) queue_moves: Vec<(CommitId, CommitId)>,
+    /// What the merge queue has landed for this run on commits that are not approved, from and to which commit.
+    pub(super) queue_moves: BTreeSet<(CommitId, CommitId)>,
+    /// The tests of all tasks, once the merge queue needs them.
+    pub(super) landing_tests: Option<BTreeSet<String>>,
     /// The opening commit is written.
     pub(super) opened: bool,
     /// The last to go: the slots are trimmed while it is held.

@@ -10,7 +10,7 @@ use super::unfinished::open_session_of;
 use super::{Error, bookkeeping};
 use crate::clock;
 use crate::engine::cancel;
-use crate::engine::queue::drop_marks;
+use crate::engine::queue::{drop_marks, withdraw_task};
 use crate::git::{self, CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::merge::{LandedBranch, LandingTarget};
@@ -103,6 +103,8 @@ impl Marking<'_> {
     /// The same, for who holds the tree.
     pub(super) fn write_held(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
+        // What was done before must not land beside the decision.
+        withdraw_task(self.repo, self.target, task)?;
         let mut reader = self.reader();
         let mut decided = None;
         let target = LandingTarget { repo: self.repo_name.clone(), branch: self.target.clone() };

@@ -1,24 +1,31 @@
 //! The start of a run: its opening commit, the sessions of earlier runs, and a check for changes by others.
 
+use std::sync::Arc;
+
 use super::ended::TreeEnded;
 use super::run::{TreeRun, target_tip};
 use super::tree_edits::was_edited;
 use super::{Error, bookkeeping, delete_branches, failed_attempts, refusal_reasons};
 use crate::clock;
 use crate::config::Isolation;
+use crate::engine::queue::{MergeQueue, QueueError, QueueRun, withdraw_task};
 use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{CommitSpec, Person, Repo, Writer};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::merge::LandedBranch;
 use crate::plan::tree::TaskNode;
 use crate::progress::{Progress, TaskState};
+use crate::queue::QueueEntry;
 use crate::schedule::{self, NextAction};
 use crate::step::Step;
 use crate::trailer::CommitMessage;
-use crate::workspace::phase_branch;
+use crate::workspace::{LockError, phase_branch};
 
 /// Writes the opening commit if needed, and cleans up after earlier runs. Returns a value if the run cannot start.
 pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
+    if !run.greeted {
+        settle_queue(run)?;
+    }
     if run.begins_now() {
         match schedule::next(&run.plan.tree, &run.progress.anew(), &run.plan.limits) {
             NextAction::OtherTree(taken) => return Ok(Some(TreeEnded::Refused(refusal_reasons::taken(run, taken)?))),
@@ -28,6 +35,9 @@ pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
             _ => {}
         }
         restart_warnings(&run.progress).into_iter().for_each(|warning| run.engine.warn(warning));
+        if run.plan.fresh {
+            withdraw_earlier(run)?;
+        }
         start(run)?;
     }
     if !std::mem::replace(&mut run.greeted, true) {
@@ -37,6 +47,35 @@ pub(super) fn begin_run(run: &mut TreeRun) -> Result<Option<TreeEnded>, Error> {
         delete_branches::delete_landed_branches(run)?;
     }
     Ok(None)
+}
+
+/// Closes entries of the merge queue whose tasks have landed, where an earlier run was killed before doing this.
+fn settle_queue(run: &TreeRun) -> Result<(), Error> {
+    let (Some(landing), target) = (&run.plan.queue, &run.plan.target) else { return Ok(()) };
+    let is_own = |entry: &QueueEntry| {
+        entry.is_repairable() && entry.task.as_ref().is_some_and(|task| run.plan.tree.is_leaf(task))
+    };
+    if !MergeQueue::read(&run.repo, target)?.entries().iter().any(is_own) {
+        return Ok(());
+    }
+    let (engine, repo, name) = (Arc::clone(&run.engine), run.repo.clone(), run.plan.repo_name.clone());
+    match QueueRun::open(engine, repo, name, target.clone(), landing.settings.clone()) {
+        Ok(queue) => Ok(tokio::task::block_in_place(|| queue.settle())?),
+        // Whoever has it does the same.
+        Err(QueueError::Lock(LockError::Held { .. })) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes what earlier runs have queued out of the merge queue: it is done again.
+fn withdraw_earlier(run: &TreeRun) -> Result<(), Error> {
+    let target = &run.plan.target;
+    for stored in MergeQueue::read(&run.repo, target)?.open {
+        if let Some(task) = stored.entry.task.filter(|task| run.plan.tree.is_leaf(task)) {
+            withdraw_task(&run.repo, target, &task)?;
+        }
+    }
+    Ok(())
 }
 
 /// Warnings about phases that end on their own branch although this run gives phases none.

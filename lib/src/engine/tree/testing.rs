@@ -84,6 +84,11 @@ fn parts<'r>(run: &'r TreeRun, phase: &TaskId) -> impl Iterator<Item = &'r TaskN
     parts.filter_map(|leaf| tree.node(leaf))
 }
 
+/// The tests a task must pass where it lands, each apart from those of others; `None` if only an agent can test it.
+pub(super) fn landing_tests(run: &TreeRun, job: &TaskJob) -> Option<Vec<TestCommand>> {
+    tests_of_part(run, &job.task, job).map(|tests| apart(job, &tests))
+}
+
 /// The tests of a task; `None` if only an agent can test it.
 fn tests_of_part(run: &TreeRun, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
     let Ok(pipeline) = pipelines::load(&pipelines::pipeline_of(run, leaf), &job.inputs(), &leaf.id) else {

@@ -45,7 +45,8 @@ pub(super) async fn tool(
     }
     let begun = Instant::now();
     let status_file = worker.status_file()?;
-    let (ran, bounds) = shell(worker, &script, &status_file, cancel).await;
+    let dir = worker.workspace.root().to_owned();
+    let (ran, bounds) = shell(worker, (&script, &dir), &status_file, cancel).await;
     let output = match ran {
         Ok(output) => output,
         // A step that could not start says nothing about the task. A command that leaves processes running, however,
@@ -98,14 +99,14 @@ pub(super) async fn tool(
     Ok(outcome)
 }
 
-/// Runs a shell command in the worktrees, within the bounds of the node.
+/// Runs a shell command in a directory of the worktrees, within the bounds of the node.
 async fn shell(
     worker: &mut Worker,
-    script: &str,
+    (script, dir): (&str, &Path),
     status_file: &Path,
     cancel: &NodeCancel,
 ) -> (Result<Output, SpawnError>, Option<Arc<Sandbox>>) {
-    let mut command = CommandSpec::shell(script, worker.workspace.root());
+    let mut command = CommandSpec::shell(script, dir);
     command.env = worker.environment("tool", status_file);
     command.limits = CommandLimits { output: OUTPUT_KEPT, ..CommandLimits::default() };
     command.locks = worker.workspace.locks();
@@ -121,9 +122,25 @@ pub(super) async fn gate(
     cancel: &NodeCancel,
     end: &mut Collected,
 ) -> Result<Option<Outcome>, Stopped> {
+    let dir = worker.workspace.root().to_owned();
+    let failure = check(worker, (script, &dir), "the gate", cancel, end).await?;
+    // What it wrote is no part of the merge.
+    worker.undo_writes(&mut end.warnings)?;
+    Ok(failure)
+}
+
+/// Runs a command of a fan-in in a directory of the worktrees. Returns the outcome of one that fails; what it is called
+/// there is `name`.
+pub(super) async fn check(
+    worker: &mut Worker,
+    command: (&str, &Path),
+    name: &str,
+    cancel: &NodeCancel,
+    end: &mut Collected,
+) -> Result<Option<Outcome>, Stopped> {
     let status_file = worker.status_file()?;
-    let (ran, _) = shell(worker, script, &status_file, cancel).await;
-    let failure = match ran {
+    let (ran, _) = shell(worker, command, &status_file, cancel).await;
+    Ok(match ran {
         Ok(output) if output.exit == Exit::Cancelled && !cancel.timed_out() => {
             return Err(Stopped::Paused(PauseReason::Interrupted));
         }
@@ -132,16 +149,13 @@ pub(super) async fn gate(
             let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
             let last = last_line(&stdout, &stderr);
             let all = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { STDERR_MARK });
-            let failed = worker.within_time(Outcome::fail(format!("the gate failed: {}{last}", output.exit)), cancel);
+            let failed = worker.within_time(Outcome::fail(format!("{name} failed: {}{last}", output.exit)), cancel);
             let seen = seen_by_others(all.trim_end());
             end.stderr = worker.engine.redactor.text(&all).into_owned();
             Some(Outcome { context_updates: [("tool.output".to_owned(), seen.into())].into(), ..failed })
         }
-        Err(error) => Some(Outcome::fail(format!("the gate could not run: {error}"))),
-    };
-    // What it wrote is no part of the merge.
-    worker.undo_writes(&mut end.warnings)?;
-    Ok(failure)
+        Err(error) => Some(Outcome::fail(format!("{name} could not run: {error}"))),
+    })
 }
 
 /// The last line a command printed, for a message.

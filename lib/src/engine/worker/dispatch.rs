@@ -88,7 +88,7 @@ async fn gated(worker: &mut Worker, result: Result<Outcome, Stopped>, end: &mut 
         .copies()
         .map(|copy| (copy.name.clone(), made.get(&copy.name).copied().unwrap_or(copy.at().tip)))
         .collect();
-    join::place(worker, tips.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
+    worker.place(tips.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
     let cancel = NodeCancel::new(&worker.cancel, worker.node.timeout);
     Ok(command::gate(worker, &gate, &cancel, end).await?.unwrap_or(outcome))
 }

@@ -8,19 +8,19 @@ use super::cancel::NodeCancel;
 use super::collected::Collected;
 use super::simulation::is_simulated;
 use super::worker::block;
-use super::{JoinReport, Stopped, Worker, agent, command};
+use super::{JoinReport, Stopped, Worker, agent, command, derived};
 use crate::clock;
 use crate::engine::executor::{JoinWork, judge};
-use crate::engine::merging::{self, MergeResult, MergeSide, TierOptions};
+use crate::engine::merging::{self, MergeProgress, MergeResult, MergeSide, TierOptions};
 use crate::event::{ContextJoined, Event, Outcome, Snapshot, Status, WorktreeMergeConflict, WorktreeMerged};
+use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, RepoName};
-use crate::merge::Tier;
 use crate::plan::parallel::FanInPolicy;
 use crate::route::{self, BEST_ID, BEST_OUTCOME, MERGE_CONFLICTS};
 use crate::state::{Branch, FanOut};
 use crate::text::named;
 use crate::trailer::CommitMessage;
-use crate::workspace::{self, CopyPosition};
+use crate::workspace::CopyPosition;
 
 /// What came of merging branches.
 #[derive(Default)]
@@ -73,19 +73,22 @@ pub(super) async fn join(
         FanInPolicy::Merge => fan_out.branches.iter().filter(|branch| branch.has_succeeded()).collect(),
         FanInPolicy::Pick | FanInPolicy::Judge => vec![best],
     };
-    // What was not merged by git must be tested.
-    let tiers = rules.gate.as_ref().map(|_| TierOptions { limit: Tier::Tokens, ..TierOptions::default() });
-    let merged = merge_all(worker, &joined, tiers.as_ref())?;
-    if !merged.lossy.is_empty() {
-        return Ok(Outcome::final_failure(merged.lossy.join("; ")));
-    }
     let before: BTreeMap<RepoName, CopyPosition> =
         worker.workspace.copies().map(|copy| (copy.name.clone(), copy.at())).collect();
-    place(worker, merged.commits.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
+    // What was not merged by git must be tested.
+    let tiers = rules.gate.as_ref().map(|_| worker.engine.tiers.clone());
+    let merged = match merge_all(worker, &joined, tiers.as_ref(), (cancel, end)).await? {
+        Ok(merged) if merged.lossy.is_empty() => merged,
+        unfit => {
+            worker.place(before.iter().map(|(repo, at)| (repo, *at)))?;
+            return Ok(unfit.map_or_else(|red| red, |merged| Outcome::final_failure(merged.lossy.join("; "))));
+        }
+    };
+    worker.place(merged.commits.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
     if let Some(gate) = rules.gate.filter(|_| merged.conflicts.is_empty())
         && let Some(red) = command::gate(worker, &gate, cancel, end).await.transpose()
     {
-        place(worker, before.iter().map(|(repo, at)| (repo, *at)))?;
+        worker.place(before.iter().map(|(repo, at)| (repo, *at)))?;
         return red;
     }
     let mut updates = best_updates(Some(best));
@@ -113,42 +116,41 @@ pub(super) async fn join(
     Ok(Outcome { context_updates, ..outcome })
 }
 
-/// Brings the worktrees to commits.
-pub(super) fn place<'a>(
-    worker: &mut Worker,
-    to: impl Iterator<Item = (&'a RepoName, CopyPosition)>,
-) -> Result<(), Stopped> {
-    for (repo, at) in to {
-        let session = worker.session.clone();
-        if let Some(copy) = worker.workspace.copy_mut(repo) {
-            let branch = copy.branch.clone();
-            block(|| workspace::hand_over(copy, session, branch, at))?;
-        }
-    }
-    Ok(())
-}
-
 /// Merges branches in their order; those that conflict come last, when all others are there, and are resolved as far as
-/// `tiers` allow.
-fn merge_all(worker: &Worker, branches: &[&Branch], tiers: Option<&TierOptions>) -> Result<Merged, Stopped> {
+/// `tiers` allow. An outcome if a command of a tier fails.
+async fn merge_all(
+    worker: &mut Worker,
+    branches: &[&Branch],
+    tiers: Option<&TierOptions>,
+    (cancel, end): (&NodeCancel, &mut Collected),
+) -> Result<Result<Merged, Outcome>, Stopped> {
     let mut merged = Merged::default();
-    for copy in worker.workspace.copies() {
-        let mut tip = copy.at().tip;
-        let theirs =
-            |branch: &&Branch| Some((branch.of.context.clone(), *branch.ended.as_ref()?.work.get(&copy.name)?));
+    let copies: Vec<(RepoName, Repo, CommitId)> =
+        worker.workspace.copies().map(|copy| (copy.name.clone(), copy.repo.clone(), copy.at().tip)).collect();
+    for (name, repo, begun) in copies {
+        let mut tip = begun;
+        let theirs = |branch: &&Branch| Some((branch.of.context.clone(), *branch.ended.as_ref()?.work.get(&name)?));
         let mut open: Vec<(ContextId, CommitId)> = branches.iter().filter_map(theirs).collect();
         for is_last in [false, true] {
             for (context, theirs) in std::mem::take(&mut open) {
                 let side = side(worker, &context, theirs);
                 let tiers = tiers.filter(|_| is_last);
-                let result = block(|| merging::merge_side(&copy.repo, tip, &side, tiers))?;
+                let result = match block(|| merging::merge_side(&repo, tip, &side, tiers))? {
+                    MergeProgress::Ended(result) => result,
+                    MergeProgress::Derive(tried) => {
+                        let sides = (tip, &side);
+                        match derived::derive(worker, (&name, &repo), sides, *tried, (cancel, &mut *end)).await? {
+                            Ok(made) => made,
+                            Err(red) => return Ok(Err(red)),
+                        }
+                    }
+                };
                 match result {
                     MergeResult::UpToDate => {}
                     MergeResult::Merged(commit) => {
                         tip = commit;
-                        let repo = copy.name.clone();
                         merged.merged.push(WorktreeMerged {
-                            repo,
+                            repo: name.clone(),
                             context,
                             git_sha: commit,
                             extra: Default::default(),
@@ -157,7 +159,7 @@ fn merge_all(worker: &Worker, branches: &[&Branch], tiers: Option<&TierOptions>)
                     MergeResult::Conflict(_) if !is_last => open.push((context, theirs)),
                     MergeResult::Lossy(lossy) => merged.lossy.push(format!("merging branch `{context}`: {lossy}")),
                     MergeResult::Conflict(conflict) => merged.conflicts.push(WorktreeMergeConflict {
-                        repo: copy.name.clone(),
+                        repo: name.clone(),
                         context,
                         theirs,
                         paths: merging::conflicted_paths(&conflict),
@@ -166,11 +168,11 @@ fn merge_all(worker: &Worker, branches: &[&Branch], tiers: Option<&TierOptions>)
                 }
             }
         }
-        if tip != copy.at().tip {
-            merged.commits.insert(copy.name.clone(), tip);
+        if tip != begun {
+            merged.commits.insert(name, tip);
         }
     }
-    Ok(merged)
+    Ok(Ok(merged))
 }
 
 fn side(worker: &Worker, context: &ContextId, commit: CommitId) -> MergeSide {

@@ -4,6 +4,7 @@ pub(super) mod agent;
 mod cancel;
 mod collected;
 pub(super) mod command;
+mod derived;
 pub(super) mod dispatch;
 mod human;
 mod join;

@@ -30,7 +30,7 @@ use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
-use crate::workspace::{Error, Guards, Scratch, Workspace};
+use crate::workspace::{self, CopyPosition, Error, Guards, Scratch, Workspace};
 
 pub struct Worker {
     pub engine: Arc<Engine>,
@@ -156,6 +156,18 @@ impl Worker {
             false => self.workspace.forget_look(),
         }
         changed_settings(trespass.control, result, end.step.as_mut())
+    }
+
+    /// Brings the worktrees to commits. What is in no commit is kept.
+    pub(super) fn place<'a>(&mut self, to: impl Iterator<Item = (&'a RepoName, CopyPosition)>) -> Result<(), Stopped> {
+        for (repo, at) in to {
+            let session = self.session.clone();
+            if let Some(copy) = self.workspace.copy_mut(repo) {
+                let branch = copy.branch.clone();
+                block(|| workspace::hand_over(copy, session, branch, at))?;
+            }
+        }
+        Ok(())
     }
 
     /// Links the worktree to its repository again for the next user.
