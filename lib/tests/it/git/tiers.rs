@@ -217,10 +217,13 @@ fn the_rest_is_merged_by_structure() {
     assert_eq!((result.tier, result.remaining.len()), (Tier::Structural, 0));
     assert!(result.spent.contains_key(&Tier::Structural));
     assert_eq!(std::fs::read_dir(sandbox.path("state/scratch")).unwrap().count(), 0, "temporary files are gone");
-    // One that changed lines beside the hunks is a result of its own.
+    // One that changed lines beside the hunks is a result of its own, if it has what both sides have.
     let script = "printf 'call(a)\\nkeep it\\nn = 7\\nend\\n' > \"$4\"";
     let result = merge.resolve(&with_program(&sandbox, script));
-    assert_eq!(merge.text(result.tree), "call(a)\nkeep it\nn = 7\nend\n");
+    assert_eq!((shown(&result.resolved), result.remaining.len()), (vec!["f.rs#1=tokens".to_owned()], 1));
+    let merge = Conflicted::of(&repo, ["use x;\nend\n", "use x;\nuse o;\nend\n", "use x;\nuse t;\nend\n"]);
+    let result = merge.resolve(&with_program(&sandbox, "printf 'use o;\\nuse t;\\nuse x;\\nend\\n' > \"$4\""));
+    assert_eq!(merge.text(result.tree), "use o;\nuse t;\nuse x;\nend\n");
     assert_eq!(shown(&result.resolved), ["f.rs#0=structural"]);
 }
 
@@ -266,7 +269,8 @@ fn what_others_resolved_is_named_by_hunk() {
     };
     assert_eq!(named("invoke(a, b);\nkeep\nkeep too\nn = 5\nend\n"), ["f.rs#1=tokens", "f.rs#2=agent"]);
     assert_eq!(named("call(a);\nkeep\nkeep too\nn = 5\nend\n"), ["f.rs#1=agent", "f.rs#2=agent"]);
-    assert_eq!(named("invoke(a, b);\nkeep it\nkeep too\nn = 5\nend\n"), ["f.rs#0=agent"], "a line beside the hunks");
+    let beside = "invoke(a, b);\nkeep it\nkeep too\nn = 5\nend\n";
+    assert_eq!(named(beside), ["f.rs#1=agent", "f.rs#2=agent"], "a line beside the hunks is not exempt");
     let removed = write(&repo, &files(&[("x", "x")]));
     assert_eq!(
         shown(&resolved_hunks(&repo, &merge.conflict, &before, removed, Tier::Person).unwrap()),
