@@ -14,5 +14,5 @@ pub use entry::{
 pub use extent::ConflictExtent;
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan, plan_without};
-pub use prefix::{PrefixSearch, PrefixStep, batch_size};
+pub use prefix::{BatchRecord, PrefixSearch, PrefixStep};
 pub use request::ResolutionRequest;

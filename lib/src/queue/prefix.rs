@@ -53,9 +53,31 @@ fn spread(green: usize, end: usize, slots: usize, running: &BTreeSet<usize>) -> 
     (1..=free).map(|nth| open[(nth * open.len()).div_ceil(free) - 1]).collect()
 }
 
-/// How many entries the next batch has: fewer where one is often red, more where none is.
-pub fn batch_size(size: usize, most: usize, was_red: bool) -> usize {
-    if was_red { size.div_ceil(2) } else { (size + 1).min(most) }.max(1)
+/// How many entries have passed their tests, and how many made them fail.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchRecord {
+    /// They passed.
+    pub green: usize,
+    /// They failed.
+    pub red: usize,
+}
+
+/// So few entries say nothing about how often one is red.
+const FEW: usize = 8;
+
+impl BatchRecord {
+    /// How many entries the next batch has, of `most`: fewer where one in ten is red. Where one in five is, only as many as
+    /// are tested at once, so that each prefix is.
+    pub fn batch_size(&self, most: usize, slots: usize) -> usize {
+        let seen = self.green + self.red;
+        let size = match self.red * 100 / seen.max(1) {
+            _ if seen < FEW => most,
+            0..10 => most,
+            10..20 => most.div_ceil(2),
+            _ => slots.min(most),
+        };
+        size.max(1)
+    }
 }
 
 #[cfg(test)]
@@ -92,9 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn batches_shrink_on_red_and_grow_slowly() {
-        assert_eq!([batch_size(16, 16, true), batch_size(8, 16, false), batch_size(16, 16, false)], [8, 9, 16]);
-        assert_eq!(batch_size(1, 16, true), 1);
+    fn batches_shrink_where_many_are_red() {
+        let size = |green, red| BatchRecord { green, red }.batch_size(16, 4);
+        assert_eq!([size(0, 0), size(11, 1), size(3, 1)], [16, 16, 16], "one red one says little");
+        assert_eq!([size(17, 3), size(9, 1), size(12, 3), size(0, 9)], [8, 8, 4, 4]);
+        assert_eq!(BatchRecord { green: 0, red: 9 }.batch_size(1, 0), 1);
     }
 
     /// Works off a queue with bad entries in it; all tests take one tick. Gives the ticks and the tests.

@@ -18,7 +18,7 @@ use super::test_slot::TestPlace;
 use crate::engine::merging::conflicted_paths;
 use crate::engine::spawned::SpawnedRun;
 use crate::ids::{CommitId, EntryId};
-use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, TestVerdict, batch_size};
+use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, TestVerdict};
 
 impl QueueRun {
     /// Works in the background.
@@ -55,7 +55,8 @@ impl QueueRun {
             let (unapproved, free): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| !self.settings.may_test(entry));
             let suspected = free.into_iter().filter(|entry| self.suspects.has(&entry.id));
             let held: BTreeSet<EntryId> = suspected.chain(unapproved).map(|entry| entry.id.clone()).collect();
-            let plan = queue::plan_without(&held, &entries, &queue.passed, (self.size, self.settings.auto_merge_clean));
+            let size = self.record.batch_size(self.settings.batch, self.settings.slots);
+            let plan = queue::plan_without(&held, &entries, &queue.passed, (size, self.settings.auto_merge_clean));
             let is_held = self.outcome.held.is_some();
             if let Some(id) = plan.to_approve.first() {
                 self.prepare(&mut queue, id, tip).await?;
@@ -227,6 +228,7 @@ impl QueueRun {
                     self.stop_prefixes(&search);
                     return Ok(());
                 }
+                self.record.green += items.len();
                 (landed, from) = (step.land, items[items.len() - 1].built.commit);
             }
             if let Some(culprit) = step.culprit {
@@ -235,11 +237,10 @@ impl QueueRun {
                 let (_, result) = verdicts.remove(&(culprit + 1)).expect("the red prefix was tested");
                 let tests = batch.tests(culprit + 1, self.settings.test.as_ref());
                 self.suspect(item, tests, &result.expect("what failed has a result"))?;
-                self.size = batch_size(self.size, self.settings.batch, true);
+                self.record.red += 1;
                 return Ok(());
             }
             if landed == batch.items.len() {
-                self.size = batch_size(self.size, self.settings.batch, false);
                 return Ok(());
             }
             if self.start_tests(&batch, &step.test, &mut search, &mut verdicts)? {

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::event::{MergeComplete, MergeEscalated};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName};
-use crate::queue::{EntryState, EntryTest, QueueEntry, TestVerdict};
+use crate::queue::{BatchRecord, EntryState, EntryTest, QueueEntry, TestVerdict};
 use crate::workspace::{Lock, branch_key};
 
 /// A queue that this process works.
@@ -29,8 +29,8 @@ pub struct QueueRun {
     /// Entries whose tests are run again before they are blamed.
     pub(super) suspects: Suspects,
     pub(super) outcome: QueueOutcome,
-    /// How many entries the next batch has.
-    pub(super) size: usize,
+    /// How many entries were red, which decides about the size of batches.
+    pub(super) record: BatchRecord,
     _lock: Lock,
 }
 
@@ -55,9 +55,9 @@ impl QueueRun {
         change_queue(&repo, &target, "pleach: work the merge queue", begins)?;
         archive_old(&repo, &target, clock::now())?;
         let place = TestPlace { engine, repo, repo_name, target };
-        let (runs, size) = (TestRuns::new(place.clone()), settings.batch);
+        let (runs, record) = (TestRuns::new(place.clone()), BatchRecord::default());
         let (suspects, outcome) = (Suspects::default(), QueueOutcome::default());
-        Ok(Self { place, settings, runs, suspects, outcome, size, _lock: lock })
+        Ok(Self { place, settings, runs, suspects, outcome, record, _lock: lock })
     }
 
     pub(super) fn job(&self, id: TestId, commit: CommitId, tests: Vec<EntryTest>) -> Result<TestJob, QueueError> {
