@@ -1,5 +1,6 @@
 //! Files that a command makes: which they are, by the patterns of the settings.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -42,6 +43,12 @@ impl DerivedRules {
             Ok(DerivedRule { paths: builder.build().map_err(bad)?, command: files.command.clone() })
         };
         derived.iter().map(rule).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Only the rules with a command that makes one of these files.
+    pub fn for_files<'p>(&self, files: impl IntoIterator<Item = &'p RepoPath>) -> Self {
+        let commands: BTreeSet<&str> = files.into_iter().filter_map(|path| self.command_of(path)).collect();
+        Self(self.0.iter().filter(|rule| commands.contains(rule.command.as_str())).cloned().collect())
     }
 
     /// The command that makes a file; the first rule that has it counts.

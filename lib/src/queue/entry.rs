@@ -57,9 +57,12 @@ pub struct QueueEntry {
     /// A person has agreed that it lands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
-    /// A person takes its merge as it is: nothing tells whether its conflict is resolved rightly, or it has markers.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub accepted: bool,
+    /// What a person has to decide about its merge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<MergeQuestion>,
+    /// What they have agreed to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<MergeQuestion>,
     /// Its task was worked again, because it conflicted with the target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reimplemented: bool,
@@ -127,6 +130,16 @@ pub enum EntryState {
     Escalated,
     /// It was dropped.
     Cancelled,
+}
+
+/// What a person can agree to in a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeQuestion {
+    /// A conflict was resolved where no test tells whether rightly.
+    Uncovered,
+    /// A file has markers of a conflict.
+    Markers,
 }
 
 /// A decision about a task of a tree.
@@ -286,7 +299,8 @@ impl QueueEntry {
             attempts: 0,
             repo,
             approved: false,
-            accepted: false,
+            question: None,
+            accepted: Vec::new(),
             reimplemented: false,
             landing: None,
             candidate: None,

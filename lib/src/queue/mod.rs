@@ -9,7 +9,8 @@ mod prefix;
 mod request;
 
 pub use entry::{
-    Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, QueueEntry, TestVerdict,
+    Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, MergeQuestion,
+    QueueEntry, TestVerdict,
 };
 pub use extent::ConflictExtent;
 pub use order::{QueueItem, ordered};

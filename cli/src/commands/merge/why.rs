@@ -86,7 +86,7 @@ fn verdict_words(verdict: &TestVerdict) -> String {
         TestVerdict::Pass { seconds } => format!("passed in {seconds}s"),
         TestVerdict::Flaky { seconds } => format!("failed once, then passed in {seconds}s (flaky)"),
         TestVerdict::Fail { exit, semantic: true } => {
-            format!("failed on the merge ({exit}); branch and target pass, each without the other")
+            format!("failed on the merge ({exit}); the branch passes without the target")
         }
         TestVerdict::Fail { exit, semantic: false } => format!("failed ({exit})"),
         TestVerdict::Unverified => "none: it lands unverified".to_owned(),

@@ -138,3 +138,56 @@ fn a_repair_that_takes_a_side_back_is_refused() {
         assert_eq!(queue.landed("b.txt").as_deref(), Some("b"));
     }
 }
+
+#[test]
+fn a_repair_may_not_change_what_is_tested() {
+    for (script, changed) in [("echo true > check.sh", "check.sh"), ("echo 'x: 1' > pleach.yaml", "pleach.yaml")] {
+        let queue = with_agent(&format!("cat > /dev/null; {script}"), "sh check.sh");
+        queue.env.write("repo/check.sh", "echo pleach.yaml check.sh; test ! -e a.txt || test ! -e b.txt\n");
+        queue.env.git(&["add", "-A"]);
+        queue.env.git(&["commit", "-qm", "Check"]);
+        queue.branch("one", &[("a.txt", "a")]);
+        queue.branch("two", &[("b.txt", "b")]);
+        queue.enqueue("one");
+        queue.enqueue("two");
+        queue.process(5);
+        let why = queue.why("two");
+        assert!(why["why"].as_str().unwrap().contains(changed), "{why}");
+        assert_eq!(queue.landed("b.txt"), None);
+    }
+}
+
+#[test]
+fn a_repair_keeps_lines_that_have_landed() {
+    let queue = too_many_lines("cat > /dev/null; printf 'a\\n# repaired\\n' > a.txt; echo 'b and more' > b.txt");
+    queue.process(5);
+    let why = queue.why("two");
+    assert!(why["why"].as_str().unwrap().contains("took back lines of `main` in `a.txt`"), "{why}");
+}
+
+#[test]
+fn an_agent_may_not_remove_a_file_in_conflict() {
+    let queue = with_agent("cat > /dev/null; rm lines.txt", "true");
+    conflicting(&queue);
+    queue.process(5);
+    let why = queue.why("lower");
+    assert!(why["why"].as_str().unwrap().contains("it removed `lines.txt`"), "{why}");
+    assert!(queue.landed("lines.txt").is_some());
+}
+
+#[test]
+fn what_an_agent_wrote_is_approved_anew() {
+    let queue = with_agent(BOTH, "grep -q -i five lines.txt || grep -qx 5 lines.txt");
+    let settings = "agent: 'command:sh agent.sh'\nmerge: {test_command: 'grep -q -i five lines.txt || grep -qx 5 lines.txt', \
+                    slots: 1, auto_merge_clean: false}\n";
+    queue.env.write("repo/pleach.yaml", settings);
+    queue.env.git(&["commit", "-qam", "Approve"]);
+    queue.line("lower", 5, "five");
+    queue.process(4);
+    queue.env.pleach(&["merge", "approve", "lower"]).expect(0);
+    queue.branch("upper", &[("lines.txt", &queue.env.git(&["show", "main:lines.txt"]).replacen("5", "FIVE", 1))]);
+    queue.env.pleach(&["merge", "enqueue", "upper", "--priority", "5"]).expect(0);
+    queue.env.pleach(&["merge", "approve", "upper"]).expect(0);
+    assert_eq!(names(&queue.process(4)["landed"]), ["upper"]);
+    assert_eq!(queue.state("lower"), "candidate", "nobody has seen that");
+}

@@ -225,3 +225,67 @@ fn worktrees_of_the_queue_are_listed_and_pruned() {
     let pruned = queue.env.pleach(&["worktree", "prune"]).expect(0).stdout;
     assert!(!place.exists() && pruned.contains("refs/pleach/keep/"), "{pruned}");
 }
+
+#[test]
+fn a_resolution_is_about_the_commit_that_was_seen() {
+    let (queue, place) = resolving("true");
+    std::fs::write(place.join("lines.txt"), twenty("FIVE and five", "20")).unwrap();
+    queue.env.write("repo/mine.txt", "mine\n");
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Meanwhile"]);
+    queue.env.pleach(&["merge", "retry", "lower"]).expect(0);
+    queue.process(5);
+    queue.env.pleach(&["merge", "resolve", "lower", "--done"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["lower"]);
+    assert_eq!(queue.landed("mine.txt").as_deref(), Some("mine"), "what has landed meanwhile stays");
+    assert!(queue.landed("lines.txt").unwrap().contains("FIVE and five"));
+}
+
+#[test]
+fn no_agent_is_asked_while_a_person_resolves() {
+    let settings = "agent: 'command:sh agent.sh'\nmerge: {test_command: 'true', slots: 1, max_conflict_retries: 1}\n";
+    let queue = Queue::with(settings);
+    queue.env.write("repo/agent.sh", "cat > /dev/null; echo asked >> ../asked; exit 1\n");
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Agent"]);
+    queue.line("upper", 5, "FIVE");
+    queue.line("lower", 5, "five");
+    queue.process(5);
+    let begun = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
+    queue.env.pleach(&["merge", "retry", "lower"]).expect(0);
+    queue.process(5);
+    assert_eq!(queue.why("lower")["attempts"], 0);
+    let file = std::path::Path::new(begun["path"].as_str().unwrap()).join("lines.txt");
+    std::fs::write(file, twenty("both", "20")).unwrap();
+    queue.env.pleach(&["merge", "resolve", "lower", "--done"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["lower"]);
+}
+
+#[test]
+fn a_dropped_entry_is_not_resolved() {
+    let (queue, place) = resolving("true");
+    std::fs::write(place.join("lines.txt"), twenty("both", "20")).unwrap();
+    queue.env.pleach(&["merge", "drop", "lower"]).expect(0);
+    let late = queue.env.pleach(&["merge", "resolve", "lower", "--done", "--json"]).expect(2).json();
+    assert_eq!(late["error"]["code"], "entry-state");
+    assert_eq!(queue.state("lower"), "cancelled");
+}
+
+#[test]
+fn what_was_approved_is_what_was_asked() {
+    let queue = Queue::tested("true");
+    queue.line("base", 5, "alpha beta gamma");
+    queue.process(0);
+    let text = |fifth: &str| twenty(fifth, "20");
+    queue.branch("docs", &[("c.txt", "<<<<<<< a\n=======\n>>>>>>> b\n"), ("lines.txt", &text("alpha beta GAMMA"))]);
+    queue.branch("words", &[("lines.txt", &text("ALPHA beta gamma"))]);
+    queue.enqueue("docs");
+    queue.process(5);
+    queue.env.pleach(&["merge", "approve", "docs"]).expect(0);
+    queue.env.pleach(&["merge", "enqueue", "words", "--priority", "5"]).expect(0);
+    queue.process(5);
+    let why = queue.why("docs");
+    assert!(why["why"].as_str().unwrap().contains("no test covers"), "markers were approved, nothing else: {why}");
+    queue.env.pleach(&["merge", "approve", "docs"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["docs"]);
+}

@@ -245,3 +245,22 @@ fn what_landed_says_what_was_tested() {
     let tree = queue.env.git(&["rev-parse", "main^{tree}"]);
     assert!(trailers.contains(&format!("Pleach-Tested: {tree},pass,")), "{trailers}");
 }
+
+#[test]
+fn a_command_makes_only_its_own_files() {
+    let lines = |first: &str, last: &str| format!("{first}\n{}{last}\n", "same\n".repeat(20));
+    let queue = Queue::with(
+        "merge:\n  test_command: 'true'\n  slots: 1\n  derived:\n    - {paths: [gen.txt], command: 'echo made > gen.txt; echo \
+         all > other.lock'}\n    - {paths: [other.lock], command: 'false'}\n",
+    );
+    queue.branch("base", &[("gen.txt", "1"), ("other.lock", &lines("a", "z"))]);
+    queue.enqueue("base");
+    queue.process(0);
+    queue.branch("up", &[("gen.txt", "2"), ("other.lock", &lines("A", "z"))]);
+    queue.branch("low", &[("gen.txt", "3"), ("other.lock", &lines("a", "Z"))]);
+    queue.enqueue("up");
+    queue.enqueue("low");
+    assert_eq!(names(&queue.process(0)["landed"]), ["up", "low"]);
+    assert_eq!(queue.landed("gen.txt").as_deref(), Some("made"));
+    assert_eq!(queue.landed("other.lock"), Some(lines("A", "Z").trim_end().to_owned()), "its command did not run");
+}

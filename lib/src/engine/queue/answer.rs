@@ -1,4 +1,5 @@
-//! What an agent's answer to a conflict is worth: it may change the files in conflict, and what the failing tests name.
+//! What an agent's answer to a conflict is worth: it may change the files in conflict, and what the failing tests name;
+//! where only the tests fail, what either side has changed. What the tests are is not its to change.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use super::error::QueueError;
 use crate::engine::merging::unresolved;
 use crate::git::{self, ChangeKind, Repo, TreeId};
 use crate::ids::RepoPath;
-use crate::queue::QueueEntry;
+use crate::queue::{EntryTest, QueueEntry};
 use crate::text::named;
 
 /// What an agent made of a conflict.
@@ -28,7 +29,7 @@ pub(super) fn judge(
     entry: &QueueEntry,
     conflict: &OpenConflict,
     tree: TreeId,
-    log: Option<&str>,
+    (tests, log): (&[EntryTest], Option<&str>),
 ) -> Result<AgentAnswer, QueueError> {
     let begun = repo.tree_of(conflict.commit)?;
     if tree == begun {
@@ -37,10 +38,22 @@ pub(super) fn judge(
     let allowed = allowed_paths(repo, entry, conflict)?;
     let is_named = |path: &RepoPath| log.is_some_and(|log| names(log, &path.to_string()));
     let changes = git::diff::changes(repo, begun, tree)?;
-    if conflict.sides.is_none()
-        && let Some(why) = taken_back(repo, entry, conflict, &changes)?
-    {
+    let lost = match conflict.sides {
+        Some(_) => removed_of_both(repo, entry, conflict, &changes)?,
+        None => taken_back(repo, entry, conflict, &changes)?,
+    };
+    if let Some(why) = lost {
         return Ok(AgentAnswer::Failed(why));
+    }
+    let is_in_conflict = |path: &RepoPath| conflict.sides.as_ref().is_some_and(|sides| sides.paths.contains(path));
+    let decides = |path: &RepoPath| {
+        let path = path.to_string();
+        is_setting(&path) || tests.iter().any(|test| runs(&test.command, &path))
+    };
+    let rules: Vec<RepoPath> = changes.iter().map(|change| change.path.clone()).collect();
+    let rules: Vec<RepoPath> = rules.into_iter().filter(|path| decides(path) && !is_in_conflict(path)).collect();
+    if !rules.is_empty() {
+        return Ok(AgentAnswer::Failed(format!("it changed {}, which decides what is tested", named(&rules))));
     }
     let others = changes.into_iter().map(|change| change.path);
     let others: Vec<RepoPath> = others.filter(|path| !allowed.contains(path) && !is_named(path)).collect();
@@ -53,6 +66,46 @@ pub(super) fn judge(
         Some(left) => AgentAnswer::Partial(tree, left),
         None => AgentAnswer::Resolved(tree),
     })
+}
+
+/// Whether a file says what is run: settings and pipelines.
+fn is_setting(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    ["pleach.yaml", "orchestra.yaml"].contains(&name) || name.ends_with(".dot")
+}
+
+/// Whether a command runs a file: as a program, or as a script of another. Files it only reads are not meant.
+fn runs(command: &str, path: &str) -> bool {
+    const SHELLS: [&str; 13] =
+        ["sh", "bash", "zsh", "dash", "ksh", "python", "python3", "node", "ruby", "perl", "php", "source", "."];
+    let is_path = |word: &str| word.trim_matches(['"', '\'']).trim_start_matches("./") == path;
+    command.split([';', '|', '&', '(', ')', '{', '}', '\n', '`']).any(|part| {
+        let is_assignment = |word: &&str| word.split_once('=').is_some_and(|(name, _)| !name.contains('/'));
+        let mut words = part.split_whitespace().skip_while(|word| {
+            is_assignment(word) || ["exec", "time", "env", "nice", "!", "if", "then", "do", "else"].contains(word)
+        });
+        let Some(first) = words.next() else { return false };
+        let program = first.rsplit('/').next().unwrap_or(first);
+        is_path(first) || (SHELLS.contains(&program) && words.find(|word| !word.starts_with('-')).is_some_and(is_path))
+    })
+}
+
+/// Why a resolution is none: a file is gone that both sides have.
+fn removed_of_both(
+    repo: &Repo,
+    entry: &QueueEntry,
+    conflict: &OpenConflict,
+    changes: &[git::TreeChange],
+) -> Result<Option<String>, QueueError> {
+    let [ours, theirs] = [repo.tree_of(conflict.onto)?, repo.tree_of(entry.head)?];
+    let mut gone = Vec::new();
+    for change in changes.iter().filter(|change| matches!(change.kind, ChangeKind::Removed(..))) {
+        let is_in = |tree| Ok::<_, git::Error>(repo.tree_entry(tree, &change.path)?.is_some());
+        if is_in(ours)? && is_in(theirs)? {
+            gone.push(change.path.clone());
+        }
+    }
+    Ok((!gone.is_empty()).then(|| format!("it removed {}, which both sides have", named(&gone))))
 }
 
 /// Why a repair is none: it puts failing tests right by taking back what one side has done.
@@ -84,6 +137,18 @@ fn taken_back(
             return Ok(Some(format!("it took back what {lost} has changed in {}", named(&back))));
         }
     }
+    // What has landed stays, whatever else is changed.
+    let base = repo.history().merge_base(conflict.onto, entry.head)?.map(|base| repo.tree_of(base)).transpose()?;
+    let onto = repo.tree_of(conflict.onto)?;
+    for change in changes {
+        let ChangeKind::Modified(_, (_, now)) = change.kind else { continue };
+        let Some(landed) = repo.tree_file(onto, &change.path)? else { continue };
+        let before = base.map(|base| repo.tree_file(base, &change.path)).transpose()?.flatten().unwrap_or_default();
+        let added = landed.split(|byte| *byte == b'\n').filter(|line| lacks_lines(&before, line));
+        if added.into_iter().any(|line| repo.blob(now).is_ok_and(|now| lacks_lines(&now, line))) {
+            return Ok(Some(format!("it took back lines of `{}` in {}", entry.target, named(&[change.path.clone()]))));
+        }
+    }
     Ok(None)
 }
 
@@ -113,8 +178,13 @@ fn lacks_lines(text: &[u8], of: &[u8]) -> bool {
     of.split(|byte| *byte == b'\n').any(|line| !lines.contains(line))
 }
 
-/// Whether a log names a file: its path from the root of the repository, or the end of an absolute one.
+/// Whether a text names a file: its path from the root of the repository, or the end of an absolute one. The commands in a
+/// log are not what they printed.
 fn names(log: &str, path: &str) -> bool {
+    log.lines().filter(|line| !line.starts_with("$ ")).any(|line| is_in_line(line, path))
+}
+
+fn is_in_line(log: &str, path: &str) -> bool {
     let is_of_path = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '-' | '.' | '+' | '~' | '@');
     log.match_indices(path).any(|(at, _)| {
         let before = log[..at].rsplit(|c| !is_of_path(c)).next().unwrap_or_default();
@@ -132,6 +202,18 @@ fn names(log: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_runs_its_scripts_and_reads_other_files() {
+        for command in
+            ["sh check.sh", "./check.sh -v", "cd x && CI=1 bash -e ./check.sh", "exec 'check.sh'", ". check.sh"]
+        {
+            assert!(runs(command, "check.sh"), "{command}");
+        }
+        for command in ["grep -q a check.sh", "make check", "sh other.sh check.sh", "test -s check.sh"] {
+            assert!(!runs(command, "check.sh"), "{command}");
+        }
+    }
 
     #[test]
     fn a_log_names_whole_paths() {

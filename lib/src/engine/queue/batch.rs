@@ -1,6 +1,6 @@
 //! A batch: entries merged one onto the other, so that each prefix of it is what the target would be.
 
-use super::candidate::{BuiltMerge, LeftConflict, MergeBuild, MergeOptions, build};
+use super::candidate::{BuiltMerge, LeftConflict, MergeBuild, MergeOptions, UnfitMerge, build};
 use super::error::QueueError;
 use crate::engine::merging::TierResult;
 use crate::git::Repo;
@@ -33,8 +33,8 @@ pub(super) enum LeftOut {
     Derive(Box<TierResult>),
     /// It conflicts with another of the batch: it is merged after that has landed, or has not.
     Crowded,
-    /// Its merge must not be tested, for this reason.
-    Unfit(String),
+    /// Its merge must not be tested.
+    Unfit(UnfitMerge),
 }
 
 /// Entries merged one onto the other, and those that could not be.
@@ -61,7 +61,7 @@ impl MergeBatch {
                     continue;
                 }
                 MergeBuild::Present => LeftOut::Present,
-                MergeBuild::Unfit(why) => LeftOut::Unfit(why),
+                MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
                 MergeBuild::Conflict(_) | MergeBuild::Derive(..) if onto != tip => {
                     match build(repo, &entry, tip, options)? {
                         MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),

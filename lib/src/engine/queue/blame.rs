@@ -14,7 +14,7 @@ use crate::merge::Tier;
 use crate::queue::{EntryState, EntryTest, TestVerdict};
 
 impl QueueRun {
-    /// Has the files tested again that an entry has made fail.
+    /// Has the files tested again that an entry has made fail, and its branch without the target.
     pub(super) fn suspect(
         &mut self,
         item: &BatchItem,
@@ -22,11 +22,26 @@ impl QueueRun {
         result: &TestResult,
     ) -> Result<(), QueueError> {
         let entry = &item.entry;
-        let job = self.job(TestId::Again(entry.id.clone()), item.built.commit, tests.clone())?;
-        let (head, onto) = (entry.head, item.built.onto);
-        let suspect = Suspect { head, onto, tested: entry.tested, tests, result: result.clone() };
+        let again = self.job(TestId::Again(entry.id.clone()), item.built.commit, tests.clone())?;
+        let alone = self.job(TestId::Alone(entry.id.clone()), entry.head, tests)?;
+        let known = results::known(&self.place.repo, &self.place.target, &alone.key)?;
+        let passes_alone = if entry.tested { Some(true) } else { known.map(|known| known.passed) };
+        // Tests that an entry brings need not be on the target.
+        let passes_without = self.settings.test.is_none().then_some(true);
+        let suspect = Suspect {
+            head: entry.head,
+            onto: item.built.onto,
+            result: result.clone(),
+            is_red_again: false,
+            passes_without,
+            passes_alone,
+        };
         self.suspects.insert(entry.id.clone(), suspect);
-        self.runs.start(job)
+        self.runs.start(again)?;
+        if passes_alone.is_none() {
+            self.runs.start(alone)?;
+        }
+        Ok(())
     }
 
     /// Waits for a test that runs beside the batches. False if there is none.
@@ -46,16 +61,24 @@ impl QueueRun {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
             TestId::Prefix(_) | TestId::Emptied(..) => Ok(()),
-            TestId::Again(id) => self.tested_again(queue, &id, &job, result),
-            TestId::Without(id) => self.tested_without(queue, &id, &result),
+            TestId::Again(id) if result.passed => self.is_flaky(queue, &id, &job, result),
+            TestId::Again(id) => {
+                self.suspects.note(&id, |suspect| (suspect.is_red_again, suspect.result) = (true, result.clone()));
+                self.conclude(queue, &id)
+            }
+            TestId::Without(id) => {
+                self.suspects.note(&id, |suspect| suspect.passes_without = Some(result.passed));
+                self.conclude(queue, &id)
+            }
             TestId::Alone(id) => {
-                let Some(suspect) = self.suspects.remove(&id) else { return Ok(()) };
-                self.blame(queue, (&id, suspect.head), &suspect.result, result.passed)
+                self.suspects.note(&id, |suspect| suspect.passes_alone = Some(result.passed));
+                self.conclude(queue, &id)
             }
         }
     }
 
-    fn tested_again(
+    /// The same files fail and pass: that says nothing about the entry.
+    fn is_flaky(
         &mut self,
         queue: &mut MergeQueue,
         id: &EntryId,
@@ -63,36 +86,40 @@ impl QueueRun {
         result: TestResult,
     ) -> Result<(), QueueError> {
         let (repo, target) = (self.place.repo.clone(), self.place.target.clone());
-        if result.passed {
-            // The same files fail and pass: that says nothing about the entry.
-            let flaky = TestResult { flaky: true, ..result };
-            results::note(&repo, &target, &job.key, &flaky)?;
-            self.suspects.remove(id);
-            update(&repo, queue, std::slice::from_ref(id), |entry| {
-                entry.state = EntryState::Submitted;
-                entry.verdict = Some(verdict_of(&flaky));
-                entry.why = Some("its tests failed once and passed when they were run again".to_owned());
-            })?;
-            return Ok(());
-        }
-        let Some(suspect) = self.suspects.get_mut(id) else { return Ok(()) };
-        suspect.result = result;
-        // Tests that an entry brings need not be on the target.
-        let Some(test) = self.settings.test.clone() else { return self.test_alone(queue, id) };
-        let onto = suspect.onto;
-        let without = self.job(TestId::Without(id.clone()), onto, vec![test])?;
-        match results::known(&repo, &target, &without.key)? {
-            Some(known) => self.tested_without(queue, id, &known),
-            None => self.runs.start(without),
-        }
+        let flaky = TestResult { flaky: true, ..result };
+        results::note(&repo, &target, &job.key, &flaky)?;
+        self.suspects.remove(id);
+        self.runs.stop(&TestId::Alone(id.clone()));
+        let done = update(&repo, queue, std::slice::from_ref(id), |entry| {
+            entry.state = EntryState::Submitted;
+            entry.verdict = Some(verdict_of(&flaky));
+            entry.why = Some("its tests failed once and passed when they were run again".to_owned());
+        });
+        done.map(drop)
     }
 
-    /// Takes what the tests say of the files without an entry. Where they fail, it is not to blame.
-    fn tested_without(&mut self, queue: &mut MergeQueue, id: &EntryId, result: &TestResult) -> Result<(), QueueError> {
-        if result.passed {
-            return self.test_alone(queue, id);
+    /// Decides about a suspect, once everything is known: whether what it was merged onto passes, and its branch alone.
+    fn conclude(&mut self, queue: &mut MergeQueue, id: &EntryId) -> Result<(), QueueError> {
+        let Some(suspect) = self.suspects.get(id).filter(|suspect| suspect.is_red_again) else { return Ok(()) };
+        let passes_without = match (suspect.passes_without, self.settings.test.clone()) {
+            (Some(passes), _) => passes,
+            (None, None) => true,
+            (None, Some(test)) => {
+                let without = self.job(TestId::Without(id.clone()), suspect.onto, vec![test])?;
+                match results::known(&self.place.repo, &self.place.target, &without.key)? {
+                    Some(known) => known.passed,
+                    None => return self.runs.start_once(without),
+                }
+            }
+        };
+        if passes_without && suspect.passes_alone.is_none() {
+            return Ok(());
         }
         let Some(suspect) = self.suspects.remove(id) else { return Ok(()) };
+        if passes_without {
+            return self.blame(queue, (id, suspect.head), &suspect.result, suspect.passes_alone == Some(true));
+        }
+        self.runs.stop(&TestId::Alone(id.clone()));
         if queue.entry(id).is_none_or(|stored| stored.entry.head != suspect.head) {
             return Ok(());
         }
@@ -100,28 +127,9 @@ impl QueueRun {
         let why = format!(
             "the tests fail on `{target}` without it as well ({}), so nothing can land before `{target}` passes them; then \
              `pleach merge retry` tries again",
-            result.exit
+            suspect.result.exit
         );
         self.escalate(queue, id, &why, |entry| entry.verdict = None)
-    }
-
-    /// Has the branch of an entry tested without the target, unless that is known.
-    fn test_alone(&mut self, queue: &mut MergeQueue, id: &EntryId) -> Result<(), QueueError> {
-        let (repo, target) = (self.place.repo.clone(), self.place.target.clone());
-        let Some(suspect) = self.suspects.get_mut(id) else { return Ok(()) };
-        if suspect.tested {
-            let suspect = self.suspects.remove(id).expect("it was just found");
-            return self.blame(queue, (id, suspect.head), &suspect.result, true);
-        }
-        let (head, tests) = (suspect.head, suspect.tests.clone());
-        let alone = self.job(TestId::Alone(id.clone()), head, tests)?;
-        match results::known(&repo, &target, &alone.key)? {
-            Some(known) => {
-                let suspect = self.suspects.remove(id).expect("it was just found");
-                self.blame(queue, (id, suspect.head), &suspect.result, known.passed)
-            }
-            None => self.runs.start(alone),
-        }
     }
 
     /// Notes that an entry makes the tests fail; `semantic` if its branch passes them without the target.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::conflict::{
-    OpenConflict, conflict_of, conflict_path, forget_conflict, keep_conflict, open_conflict, resolution,
+    OpenConflict, conflict_path, forget_conflict, is_conflict_of, keep_conflict, open_conflict, resolution,
 };
 use super::decide::change_entry;
 use super::error::QueueError;
@@ -13,8 +13,12 @@ use super::state::StoredEntry;
 use crate::engine::merging::{ConflictSides, unresolved};
 use crate::event::ConflictedPath;
 use crate::git::{self, CommitLimits, Repo};
+use crate::ids::CommitId;
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
+
+/// As many commits a person may make while they resolve a conflict.
+const MOST_COMMITS: usize = 1000;
 
 /// A worktree on a conflict.
 #[derive(Debug)]
@@ -58,6 +62,26 @@ pub fn begin_resolution(
     Ok(ConflictWorktree { path, is_old: false, conflicts: paths })
 }
 
+/// The conflict a worktree was made from, and the commit of the target it is about. None if that was about another commit
+/// of the entry, or is not to be found.
+fn begun_from(repo: &Repo, path: &Path, entry: &QueueEntry) -> Result<Option<(CommitId, CommitId)>, QueueError> {
+    let listed = git::worktree::list_linked(repo)?.into_iter().find(|listed| listed.path == path);
+    let mut next = listed.and_then(|listed| listed.head);
+    // They may have made commits there.
+    for _ in 0..MOST_COMMITS {
+        let Some(at) = next else { break };
+        let commit = repo.commit(at)?;
+        if is_conflict_of(&commit.message, &entry.id) {
+            return Ok(match commit.parents[..] {
+                [onto, head] if head == entry.head => Some((at, onto)),
+                _ => None,
+            });
+        }
+        next = commit.parents.first().copied();
+    }
+    Ok(None)
+}
+
 /// Takes what a person has made of a conflict, and queues the entry again. The worktree goes.
 pub fn finish_resolution(
     repo: &Repo,
@@ -74,12 +98,16 @@ pub fn finish_resolution(
             why: "nobody resolves it; begin with `pleach merge resolve ID`",
         });
     }
-    let Some((commit, onto)) = conflict_of(repo, entry)? else {
-        return Err(QueueError::WrongState {
-            entry: entry.id.clone(),
-            state: entry.state,
-            why: "its branch has moved since; remove the worktree and begin again",
-        });
+    let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
+    if entry.state.is_closed() {
+        return Err(wrong("it is not in the queue any more; `pleach merge retry` queues it again"));
+    }
+    // Others may have looked at a newer conflict of it meanwhile: this is what the person has seen.
+    let Some((commit, onto)) = begun_from(repo, &path, entry)? else {
+        return Err(wrong(
+            "its branch has moved since the worktree was made; keep what you need of it, remove it with `git worktree \
+             remove --force`, and begin again",
+        ));
     };
     let mut worktree = git::worktree::open(repo, &path)?;
     worktree.accept(repo.tree_of(commit)?)?;

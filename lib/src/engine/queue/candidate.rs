@@ -11,7 +11,7 @@ use crate::git::merge::MergeError;
 use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, Person, Repo, TreeId, Writer};
 use crate::ids::CommitId;
 use crate::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
-use crate::queue::{Candidate, EntryResolution, QueueEntry};
+use crate::queue::{Candidate, EntryResolution, MergeQuestion, QueueEntry};
 use crate::text::named;
 use crate::trailer::CommitMessage;
 
@@ -45,8 +45,22 @@ pub(super) enum MergeBuild {
     Derive(Box<TierResult>),
     /// The sides conflict.
     Conflict(Box<LeftConflict>),
-    /// The result is not fit to be tested, for this reason.
-    Unfit(String),
+    /// The result is not fit to be tested.
+    Unfit(UnfitMerge),
+}
+
+/// Why a merge must not be tested.
+#[derive(Debug)]
+pub(super) struct UnfitMerge {
+    pub why: String,
+    /// What a person could agree to.
+    pub question: Option<MergeQuestion>,
+}
+
+impl From<String> for UnfitMerge {
+    fn from(why: String) -> Self {
+        Self { why, question: None }
+    }
 }
 
 /// A conflict that only an agent or a person can resolve.
@@ -93,7 +107,7 @@ pub(super) fn build(
         return Ok(MergeBuild::Present);
     }
     let Some(sides) = EntrySides::find(repo, entry, onto)? else {
-        return Ok(MergeBuild::Unfit(format!("it has no commit in common with `{}`", entry.target)));
+        return Ok(MergeBuild::Unfit(format!("it has no commit in common with `{}`", entry.target).into()));
     };
     let merging = Merging { repo, entry, sides, options };
     if let Some(resolution) = &entry.resolution
@@ -252,7 +266,10 @@ impl Merging<'_> {
         let plain = Merging { entry: &plain, ..*self }.plain()?;
         let resolved: Vec<ResolvedHunk> = resolution.resolved();
         let derived = match resolution.tier {
-            Tier::Derived => self.options.tiers.derived.clone(),
+            Tier::Derived => {
+                let made = resolved.iter().filter(|hunk| hunk.source == Tier::Derived).map(|hunk| &hunk.path);
+                self.options.tiers.derived.for_files(made)
+            }
             _ => Default::default(),
         };
         if let MergeBuild::Built(built) = plain {
@@ -303,7 +320,7 @@ impl Merging<'_> {
         exemptions: &LossExemptions,
     ) -> Result<MergeBuild, QueueError> {
         if let Some(lossy) = self.lossy(tree, exemptions)? {
-            return Ok(MergeBuild::Unfit(lossy.to_string()));
+            return Ok(MergeBuild::Unfit(lossy.to_string().into()));
         }
         Ok(match self.marked(tree)? {
             Some(why) => MergeBuild::Unfit(why),
@@ -326,15 +343,18 @@ impl Merging<'_> {
     }
 
     /// Why a result must not be tested because of the markers of a conflict in it.
-    fn marked(&self, merged: TreeId) -> Result<Option<String>, git::Error> {
-        if self.entry.accepted {
+    fn marked(&self, merged: TreeId) -> Result<Option<UnfitMerge>, git::Error> {
+        if self.entry.accepted.contains(&MergeQuestion::Markers) {
             return Ok(None);
         }
         let marked = introduced_markers(self.repo, self.repo.tree_of(self.sides.onto)?, merged)?;
-        let why = |files: String| {
-            format!("conflict markers are in {files}; if they belong there, agree with `pleach merge approve`")
-        };
-        Ok((!marked.is_empty()).then(|| why(named(&marked))))
+        Ok((!marked.is_empty()).then(|| UnfitMerge {
+            why: format!(
+                "conflict markers are in {}; if they belong there, agree with `pleach merge approve`",
+                named(&marked)
+            ),
+            question: Some(MergeQuestion::Markers),
+        }))
     }
 }
 

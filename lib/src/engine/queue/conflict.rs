@@ -15,6 +15,8 @@ use crate::queue::{EntryResolution, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
 use crate::workspace::branch_key;
 
+const CONFLICT_TRAILER: &str = "Pleach-Conflict";
+
 /// What is to be resolved.
 #[derive(Debug)]
 pub(super) struct OpenConflict {
@@ -78,6 +80,11 @@ pub(super) fn conflict_of(repo: &Repo, entry: &QueueEntry) -> Result<Option<(Com
     })
 }
 
+/// Whether the message of a commit says that it is a conflict of an entry.
+pub(super) fn is_conflict_of(message: &[u8], id: &EntryId) -> bool {
+    CommitMessage::read(&String::from_utf8_lossy(message)).trailer(CONFLICT_TRAILER) == Some(id.as_str())
+}
+
 /// Keeps a conflict, as far as it is solved, for whoever goes on with it.
 pub(super) fn keep_conflict(
     repo: &Repo,
@@ -89,7 +96,7 @@ pub(super) fn keep_conflict(
     let message = CommitMessage {
         subject: format!("Conflict of {} with {}", entry.name(), entry.target),
         body: String::new(),
-        trailers: vec![("Pleach-Conflict".to_owned(), entry.id.to_string())],
+        trailers: vec![(CONFLICT_TRAILER.to_owned(), entry.id.to_string())],
     };
     let commit = commit_of_both(repo, entry, onto, (tree, message.write()))?;
     // Only who works the queue writes it, so a lock was left by a killed process.

@@ -8,6 +8,7 @@ use super::store::{MergeQueue, QueueChange, change_queue, read_entry};
 use crate::engine::Engine;
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, TaskId};
+use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
 use crate::step::{Step, StepKind};
 use crate::trailer::CommitMessage;
@@ -31,7 +32,8 @@ fn let_land(repo: &Repo, stored: &StoredEntry, accepts: bool) -> Result<QueueEnt
         }
         entry.approved = true;
         if entry.state == EntryState::Escalated {
-            entry.accepted |= accepts;
+            let asked = entry.question.take_if(|_| accepts);
+            entry.accepted.extend(asked);
             entry.state = EntryState::Submitted;
         }
         entry.why = None;
@@ -52,8 +54,9 @@ pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError
         }
         // What was agreed to, and how a conflict was resolved, was about another commit.
         entry.approved &= entry.head == head;
-        entry.accepted = false;
-        (entry.resolution, entry.resolved) = (None, Vec::new());
+        (entry.question, entry.accepted) = (None, Vec::new());
+        entry.resolution = entry.resolution.take_if(|made| made.tier == Tier::Person && entry.head == head);
+        entry.resolved.clear();
         (entry.head, entry.state, entry.attempts) = (head, EntryState::Submitted, 0);
         (entry.candidate, entry.verdict, entry.landing, entry.why) = (None, None, None, None);
         entry.tested &= head == stored.entry.head;

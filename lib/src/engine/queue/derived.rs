@@ -26,7 +26,8 @@ impl QueueRun {
         let message = format!("Before the derived files of {} are made\n", entry.name());
         let commit = commit_of_both(&repo, &entry, tip, (tried.tree, message))?;
         let commands: Vec<String> = tried.derived.iter().map(|run| run.command.clone()).collect();
-        let rules = self.settings.tiers.derived.clone();
+        let files = tried.derived.iter().flat_map(|run| &run.paths);
+        let rules = self.settings.tiers.derived.for_files(files);
         match self.runs.derive(commit, &commands, (&rules, self.settings.command_limit)).await? {
             Derivation::Made(tree) => {
                 let hunks = tried.resolved.iter().map(ResolvedHunk::to_value).collect();

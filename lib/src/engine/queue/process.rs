@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
+use super::candidate::UnfitMerge;
+use super::conflict::{conflict_path, forget_conflict};
 use super::error::QueueError;
 use super::extent::extent_of;
 use super::landing::{self, LandedPrefix, tip_of, update, update_built};
@@ -170,6 +172,7 @@ impl QueueRun {
         (id, tip): (&EntryId, CommitId),
         left_out: LeftOut,
     ) -> Result<(), QueueError> {
+        let mut asked = None;
         let (conflicts, why, is_worked_again) = match left_out {
             // The next look finds it on the target.
             LeftOut::Present | LeftOut::Crowded | LeftOut::Derive(_) => return Ok(()),
@@ -179,16 +182,22 @@ impl QueueRun {
                 let is_worked_again = extent.is_some_and(|extent| extent.is_worked_again());
                 (conflicted_paths(&left.rest()), left.rest().to_string(), is_worked_again)
             }
-            LeftOut::Unfit(why) => (Vec::new(), why, false),
+            LeftOut::Unfit(UnfitMerge { why, question }) => {
+                asked = question;
+                (Vec::new(), why, false)
+            }
         };
-        let edit = |entry: &mut QueueEntry| entry.conflicts.clone_from(&conflicts);
+        let edit = |entry: &mut QueueEntry| {
+            entry.conflicts.clone_from(&conflicts);
+            entry.question = asked;
+        };
         if conflicts.is_empty() || is_worked_again || !self.may_resolve(queue, id) {
             return self.give_back(queue, id, &why, edit);
         }
         let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
             entry.state = EntryState::Conflicted;
             entry.why = Some(why.clone());
-            entry.accepted = false;
+            entry.accepted.clear();
             edit(entry);
         });
         done.map(drop)
@@ -196,8 +205,11 @@ impl QueueRun {
 
     /// The next entry whose conflict an agent may resolve.
     fn conflicted(&self, queue: &MergeQueue) -> Option<EntryId> {
-        let entries = queue.entries().into_iter();
-        entries.filter(|entry| entry.state == EntryState::Conflicted).map(|entry| entry.id).next()
+        let base = self.place.engine.worktree_base(&self.place.repo, &self.place.repo_name);
+        // Nobody is asked while a person resolves it.
+        let is_free = |entry: &QueueEntry| !conflict_path(&base, &entry.target, &entry.id).exists();
+        let mut entries = queue.entries().into_iter();
+        entries.find(|entry| entry.state == EntryState::Conflicted && is_free(entry)).map(|entry| entry.id)
     }
 
     /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
@@ -324,7 +336,10 @@ impl QueueRun {
             LandedPrefix::Landed(entries) => {
                 let options = self.settings.merge_options();
                 for entry in entries {
-                    tokio::task::block_in_place(|| record_landed(&self.place.repo, &entry, &options))?;
+                    tokio::task::block_in_place(|| {
+                        record_landed(&self.place.repo, &entry, &options)?;
+                        forget_conflict(&self.place.repo, &entry.target, &entry.id)
+                    })?;
                     self.tell_landed(entry);
                 }
                 Ok(true)

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::answer::{AgentAnswer, judge};
-use super::candidate::{MergeBuild, MergeOptions, build};
+use super::batch::tests_of;
+use super::candidate::{MergeBuild, MergeOptions, UnfitMerge, build};
 use super::cleanup::remove_session_files;
 use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
 use super::error::QueueError;
@@ -15,7 +16,7 @@ use super::state::entry_log;
 use super::store::MergeQueue;
 use crate::engine::landing::commits_since;
 use crate::engine::merging::left_words;
-use crate::engine::{SessionEnded, StartRequest, cancel, run_session, start_session};
+use crate::engine::{SessionEnded, StartRequest, Summary, cancel, run_session, start_session};
 use crate::git::{self, Repo, TreeId};
 use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
 use crate::merge::Tier;
@@ -53,7 +54,8 @@ impl QueueRun {
         let request = tokio::task::block_in_place(|| request(&repo, &entry, &conflict, log.clone()))?;
         let answer = match self.ask(queue, &entry, &conflict, &request, &settings).await? {
             AgentAnswer::Resolved(tree) => {
-                tokio::task::block_in_place(|| judge(&repo, &entry, &conflict, tree, log.as_deref()))?
+                let tests = tests_of([&entry], self.settings.test.as_ref());
+                tokio::task::block_in_place(|| judge(&repo, &entry, &conflict, tree, (&tests, log.as_deref())))?
             }
             other => other,
         };
@@ -144,7 +146,9 @@ impl QueueRun {
                 update(&repo, queue, id, |entry| {
                     entry.state = EntryState::Submitted;
                     entry.resolution = Some(resolution.clone());
-                    entry.accepted = false;
+                    entry.accepted.clear();
+                    // What a person has agreed to was another merge.
+                    entry.approved = false;
                     entry.why = Some(done.to_owned());
                 })?;
                 return forget_conflict(&repo, &entry.target, &entry.id);
@@ -189,9 +193,9 @@ fn fit(
     options: &MergeOptions,
 ) -> Result<AgentAnswer, QueueError> {
     let resolution = resolution(repo, entry, conflict, tree, Tier::Agent)?;
-    let resolved = QueueEntry { resolution: Some(resolution), accepted: false, ..entry.clone() };
+    let resolved = QueueEntry { resolution: Some(resolution), accepted: Vec::new(), ..entry.clone() };
     Ok(match build(repo, &resolved, conflict.onto, options)? {
-        MergeBuild::Unfit(why) => AgentAnswer::Failed(why),
+        MergeBuild::Unfit(UnfitMerge { why, .. }) => AgentAnswer::Failed(why),
         _ => AgentAnswer::Resolved(tree),
     })
 }
@@ -204,6 +208,8 @@ pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
     for entry in queue.entries().into_iter().filter(is_left) {
         if let Some(session) = &entry.resolver {
             abandon(run, session)?;
+            let branch = Summary::newest(repo, session).ok().and_then(|session| Some(session.branch()?.1.clone()));
+            remove_session_files(&run.place, session, branch.as_ref())?;
         }
         update(repo, &mut queue, &[entry.id], |entry| {
             entry.state = EntryState::Conflicted;

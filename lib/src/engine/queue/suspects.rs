@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::results::TestResult;
 use crate::ids::{CommitId, EntryId};
-use crate::queue::EntryTest;
 
 /// Entries that made tests fail, and are not blamed yet.
 #[derive(Debug, Default)]
@@ -16,10 +15,14 @@ pub(super) struct Suspect {
     pub head: CommitId,
     /// What its merge is built on.
     pub onto: CommitId,
-    /// Its head has passed its tests.
-    pub tested: bool,
-    pub tests: Vec<EntryTest>,
+    /// What its tests said last.
     pub result: TestResult,
+    /// They have failed a second time.
+    pub is_red_again: bool,
+    /// Whether what its merge is built on passes, if that is known.
+    pub passes_without: Option<bool>,
+    /// Whether its branch passes without the target, if that is known.
+    pub passes_alone: Option<bool>,
 }
 
 impl Suspects {
@@ -31,8 +34,12 @@ impl Suspects {
         self.0.insert(id, suspect);
     }
 
-    pub(super) fn get_mut(&mut self, id: &EntryId) -> Option<&mut Suspect> {
-        self.0.get_mut(id)
+    pub(super) fn get(&self, id: &EntryId) -> Option<&Suspect> {
+        self.0.get(id)
+    }
+
+    pub(super) fn note(&mut self, id: &EntryId, edit: impl FnOnce(&mut Suspect)) {
+        self.0.get_mut(id).map(edit);
     }
 
     pub(super) fn remove(&mut self, id: &EntryId) -> Option<Suspect> {

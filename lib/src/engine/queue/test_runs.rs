@@ -74,6 +74,14 @@ impl TestRuns {
         Ok(())
     }
 
+    /// Starts a test, unless it runs.
+    pub(super) fn start_once(&mut self, job: TestJob) -> Result<(), QueueError> {
+        match self.wanted.values().any(|(id, _)| *id == job.id) {
+            true => Ok(()),
+            false => self.start(job),
+        }
+    }
+
     /// Runs commands that make files, in the files of a commit.
     pub(super) async fn derive(
         &mut self,

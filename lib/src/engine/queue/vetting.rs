@@ -11,7 +11,7 @@ use crate::config::UntestedFiles;
 use crate::git::{CommitSpec, EntryKind, Person, TreeEdit};
 use crate::ids::{EntryId, RepoPath};
 use crate::merge::{ResolvedHunk, Tier};
-use crate::queue::EntryTest;
+use crate::queue::{EntryTest, MergeQuestion};
 use crate::text::named;
 
 impl QueueRun {
@@ -29,14 +29,17 @@ impl QueueRun {
     /// Whether a merge may be tested with others. One that may not is handed to a person.
     pub(super) async fn vet(&mut self, queue: &mut MergeQueue, item: &BatchItem) -> Result<bool, QueueError> {
         let origin = &item.built.origin;
-        if origin.tier <= Tier::Clean || origin.tier == Tier::Person || item.entry.accepted {
+        if origin.tier <= Tier::Clean
+            || origin.tier == Tier::Person
+            || item.entry.accepted.contains(&MergeQuestion::Uncovered)
+        {
             return Ok(true);
         }
         let tests = tests_of([&item.entry], self.settings.test.as_ref());
         if tests.is_empty() {
             let why = "its conflict was resolved, but there is no test that could tell whether rightly: set \
                        `merge.test_command`, or agree with `pleach merge approve`";
-            self.escalate(queue, &item.entry.id, why, |_| {})?;
+            self.escalate(queue, &item.entry.id, why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
             return Ok(false);
         }
         if self.settings.untested_files == UntestedFiles::Allow {
@@ -62,7 +65,7 @@ impl QueueRun {
              `merge.untested_files: allow`",
             named(&uncovered)
         );
-        self.escalate(queue, &item.entry.id, &why, |_| {})?;
+        self.escalate(queue, &item.entry.id, &why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
         Ok(false)
     }
 

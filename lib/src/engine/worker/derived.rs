@@ -35,7 +35,7 @@ pub(super) async fn derive(
         changes.flush()?;
         Ok(changes.of(name).map_or(tried.tree, |change| change.tree))
     })?;
-    let rules = worker.engine.tiers.derived.clone();
+    let rules = worker.engine.tiers.derived.for_files(tried.derived.iter().flat_map(|run| &run.paths));
     let tree = block(|| Ok(take_derived(repo, tried.tree, made, |path| rules.command_of(path).is_some())?))?;
     let merged = block(|| merging::merge_resolved(repo, ours, side, (tried, tree), rules))?;
     // Whatever else was written is kept when the worktree moves on.
