@@ -146,7 +146,11 @@ fn taken_back(
         let before = base.map(|base| repo.tree_file(base, &change.path)).transpose()?.flatten().unwrap_or_default();
         let added = landed.split(|byte| *byte == b'\n').filter(|line| lacks_lines(&before, line));
         if added.into_iter().any(|line| repo.blob(now).is_ok_and(|now| lacks_lines(&now, line))) {
-            return Ok(Some(format!("it took back lines of `{}` in {}", entry.target, named(&[change.path.clone()]))));
+            return Ok(Some(format!(
+                "it took back lines of `{}` in {}",
+                entry.target,
+                named(std::slice::from_ref(&change.path))
+            )));
         }
     }
     Ok(None)
