@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use pleach::engine::queue::withdraw_session;
 use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};
 use pleach::git::Repo;
 use pleach::ids::{RepoPath, SessionId};
@@ -19,7 +20,7 @@ use crate::commands::cancel::cancel_and_wait;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::of_engine;
+use crate::lib_errors::{of_engine, of_queue};
 use crate::next_commands::resume_task;
 use crate::render::Out;
 use crate::sessions;
@@ -187,6 +188,10 @@ impl Remover<'_> {
         let printed = if dry_run {
             removal.steps().iter().try_for_each(&mut tell)
         } else {
+            let withdrawn = withdraw_session(&self.repo, &session).map_err(|error| of_queue(&error))?;
+            for entry in withdrawn {
+                say!("{session}: took {} out of the merge queue", entry.name());
+            }
             let mut printed = Ok(());
             let removed =
                 removal.execute(&mut |step| printed = std::mem::replace(&mut printed, Ok(())).and(tell(step)));

@@ -242,6 +242,7 @@ fn plan(
         queue: Some(QueueLanding {
             settings: queue_settings(&site.settings, &site.place),
             is_enabled: config.merge.enabled || options.merges,
+            only_queued: false,
             approves: options.merges,
             priorities: tasks.iter().map(|task| (task.id.clone(), task.priority)).collect(),
         }),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::config::{CommitGranularity, Config, Isolation};
-use pleach::engine::queue::QueueSettings;
+use pleach::engine::queue::{MergeQueue, QueueSettings};
 use pleach::engine::tree::progress::named_base;
 use pleach::engine::tree::{self, QueueLanding, STEP_ATTRIBUTES, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
@@ -15,6 +15,7 @@ use pleach::ids::{BranchName, RepoPath, TaskId};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
+use pleach::queue::QueueEntry;
 use pleach::schedule::ScheduleOptions;
 use pleach::text::{listed, shell_word};
 use pleach::workspace::{branch_ref, target_of};
@@ -24,7 +25,7 @@ use crate::answers::AnswerArgs;
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_git, of_tree};
+use crate::lib_errors::{of_git, of_queue, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
 use crate::queue_settings::queue_settings;
 use crate::session::Place;
@@ -169,7 +170,9 @@ pub fn make(
     })?;
     let logs = in_repo(tree.log_dir.as_deref(), root, "log_dir")?.unwrap_or_else(|| format!("{own}logs"));
     let reports = in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports"));
-    let queue = (isolation == Isolation::Task).then(|| landing(settings, place, (&logs, &reports)));
+    let only_queued = isolation != Isolation::Task;
+    let is_used = !only_queued || has_queued(place, &file.tree, &target)?;
+    let queue = is_used.then(|| landing(settings, place, (&logs, &reports), only_queued));
     Ok(TreePlan {
         limits: ScheduleOptions {
             retry_failed: args.retry_failed,
@@ -206,9 +209,16 @@ pub fn make(
 
 /// How tasks with branches of their own land: through the queue, also where others wait for a person to put them into
 /// it.
-fn landing(settings: &Settings, place: &Place, (logs, reports): (&str, &str)) -> QueueLanding {
+fn landing(settings: &Settings, place: &Place, (logs, reports): (&str, &str), only_queued: bool) -> QueueLanding {
     let own = QueueSettings { logs: logs.to_owned(), reports: reports.to_owned(), ..queue_settings(settings, place) };
-    QueueLanding { settings: own, is_enabled: true, approves: false, priorities: BTreeMap::new() }
+    QueueLanding { settings: own, is_enabled: true, only_queued, approves: false, priorities: BTreeMap::new() }
+}
+
+/// Whether tasks of a tree wait in the merge queue: another run has put them there, and they land only once.
+fn has_queued(place: &Place, tree: &TaskTree, target: &BranchName) -> Result<bool, Failure> {
+    let queue = MergeQueue::read(&place.repo, target).map_err(|error| of_queue(&error))?;
+    let is_own = |entry: &QueueEntry| entry.task.as_ref().is_some_and(|task| tree.is_leaf(task));
+    Ok(queue.entries().iter().any(is_own))
 }
 
 /// What the branches of tasks carry.

@@ -130,6 +130,7 @@ codes! {
     TestSetupFailed "test-setup-failed" "the setup of tests failed, so they did not run"
     TeardownFailed "teardown-failed" "cleaning up after tests failed"
     DecisionWritten "decision-written" "a decision about a task was written that had been queued for the run"
+    DecisionNotNeeded "decision-not-needed" "a queued decision about a task was not written, because the task already was what it asks for"
     TestsAgain "tests-again" "the target moved while tests ran, and they run again"
     RebuiltGreen "rebuilt-green" "a task was rebuilt on a target that moved, and its tests pass there"
     ConflictRetried "conflict-retried" "a finished task conflicts with what landed before it and is done again there"

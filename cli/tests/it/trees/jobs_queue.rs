@@ -12,7 +12,7 @@ fn meets(count: usize) -> String {
 }
 
 /// A garden whose tasks are tested by a script.
-fn tested(tasks: &[&str], script: &str, merge: &str) -> Garden {
+pub(super) fn tested(tasks: &[&str], script: &str, merge: &str) -> Garden {
     let garden = Garden::new(&Tree::of(tasks));
     garden.configure(&format!("tree: {{test_command: 'sh check.sh'}}\nmerge: {{{merge}}}\n"));
     garden.commit("check.sh", script);
@@ -21,19 +21,19 @@ fn tested(tasks: &[&str], script: &str, merge: &str) -> Garden {
 
 /// What the queue has of each task.
 #[track_caller]
-fn entries(garden: &Garden) -> BTreeMap<String, Value> {
+pub(super) fn entries(garden: &Garden) -> BTreeMap<String, Value> {
     let all = garden.env.pleach(&["merge", "queue", "--all", "--json"]).expect(0).json();
     let entries = all["queues"][0]["entries"].as_array().cloned().unwrap_or_default();
     entries.into_iter().map(|entry| (entry["task"].as_str().expect("a task").to_owned(), entry)).collect()
 }
 
 #[track_caller]
-fn states(garden: &Garden) -> Vec<(String, String)> {
+pub(super) fn states(garden: &Garden) -> Vec<(String, String)> {
     let state = |entry: &Value| entry["state"].as_str().expect("a state").to_owned();
     entries(garden).iter().map(|(task, entry)| (task.clone(), state(entry))).collect()
 }
 
-fn all_landed(tasks: &[&str]) -> Vec<(String, String)> {
+pub(super) fn all_landed(tasks: &[&str]) -> Vec<(String, String)> {
     tasks.iter().map(|task| ((*task).to_owned(), "landed".to_owned())).collect()
 }
 

@@ -14,6 +14,7 @@ mod jobs;
 mod jobs_crash;
 mod jobs_ends;
 mod jobs_queue;
+mod jobs_requeued;
 mod landing;
 mod order;
 mod output;

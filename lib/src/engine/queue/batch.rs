@@ -15,10 +15,12 @@ pub(super) struct BatchItem {
 }
 
 impl BatchItem {
-    /// Whether it is the merge of an entry as that is now: somebody may have queued another commit meanwhile.
+    /// Whether it is the merge of an entry as that is now: somebody may have queued another commit, or other tests,
+    /// meanwhile.
     pub(super) fn is_of(&self, entry: &QueueEntry) -> bool {
         let built = &self.entry;
-        entry.id == built.id && entry.head == built.head && entry.resolution == built.resolution
+        let is_same_work = entry.id == built.id && entry.head == built.head;
+        is_same_work && entry.resolution == built.resolution && entry.tests == built.tests
     }
 }
 

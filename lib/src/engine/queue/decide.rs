@@ -4,10 +4,10 @@ use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
 use super::run::tell_escalated;
 use super::state::StoredEntry;
-use super::store::{MergeQueue, QueueChange, change_queue, read_entry};
+use super::store::{MergeQueue, QueueChange, change_queue, queue_targets, read_entry};
 use crate::engine::Engine;
 use crate::git::{CommitSpec, Person, Repo};
-use crate::ids::{BranchName, CommitId, EntryId, TaskId};
+use crate::ids::{BranchName, CommitId, EntryId, SessionId, TaskId};
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
 use crate::step::{Step, StepKind};
@@ -83,6 +83,50 @@ pub fn withdraw_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<
     change_entry(repo, &stored, |entry| {
         entry.state = EntryState::Cancelled;
         entry.why = Some("its task was given up".to_owned());
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Takes the entry of a task out of the queue for a decision about the task, unless it lands right now.
+pub(in crate::engine) fn withdraw_for_mark(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
+    let Some(stored) = find_task(repo, target, task)? else { return Ok(()) };
+    match withdraw_entry(repo, &stored, "its task was skipped or reset") {
+        Err(QueueError::WrongState { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// Takes the entries of a session out of the queues, because its work is not wanted any more.
+pub fn withdraw_session(repo: &Repo, session: &SessionId) -> Result<Vec<QueueEntry>, QueueError> {
+    let mut withdrawn = Vec::new();
+    for target in queue_targets(repo)? {
+        let open = MergeQueue::read(repo, &target)?.open.into_iter();
+        for stored in open.filter(|stored| stored.entry.session.as_ref() == Some(session)) {
+            withdraw_entry(repo, &stored, "its session was removed")?;
+            withdrawn.push(stored.entry);
+        }
+    }
+    Ok(withdrawn)
+}
+
+fn withdraw_entry(repo: &Repo, stored: &StoredEntry, why: &str) -> Result<(), QueueError> {
+    change_entry(repo, stored, |entry| {
+        if matches!(entry.state, EntryState::Landing | EntryState::Landed) {
+            return Err("it is landing right now");
+        }
+        entry.state = EntryState::Cancelled;
+        entry.why = Some(why.to_owned());
+        Ok(())
+    })
+    .map(drop)
+}
+
+/// Closes the entry of work that the target has by other ways.
+pub(in crate::engine) fn close_landed(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
+    change_entry(repo, stored, |entry| {
+        entry.state = EntryState::Landed;
+        entry.why = Some(format!("`{}` has it already", entry.target));
         Ok(())
     })
     .map(drop)

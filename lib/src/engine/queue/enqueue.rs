@@ -124,16 +124,42 @@ pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueE
                 QueueEntry { id: old.id.clone(), completed_at: old.completed_at, reimplemented, ..new }
             }
             Some(old) => {
-                let unchanged = QueueEntry { priority: new.priority, ..old.clone() };
-                if unchanged == *old {
-                    return Ok((QueueChange::default(), unchanged));
+                let again = submit_again(old, new);
+                if again == *old {
+                    return Ok((QueueChange::default(), again));
                 }
-                unchanged
+                again
             }
             None => new,
         };
         Ok((QueueChange { entries: vec![(entry.clone(), None)], ..QueueChange::default() }, entry))
     })
+}
+
+/// The entry of a commit that is submitted again: what is said about it is said anew, and what other tests have found out
+/// does not hold any more. What lands right now has passed the tests of before.
+fn submit_again(old: &QueueEntry, new: QueueEntry) -> QueueEntry {
+    let priority = new.priority;
+    if old.state == EntryState::Landing {
+        return QueueEntry { priority, ..old.clone() };
+    }
+    let is_tested_anew = old.tests != new.tests;
+    let mut entry = QueueEntry {
+        priority,
+        tested: new.tested || (old.tested && !is_tested_anew),
+        title: new.title,
+        depends: new.depends,
+        tests: new.tests,
+        ..old.clone()
+    };
+    if is_tested_anew {
+        (entry.candidate, entry.verdict) = (None, None);
+        let is_red = old.conflicts.is_empty() && matches!(old.state, EntryState::Red | EntryState::Repairing);
+        if is_red || matches!(old.state, EntryState::Candidate | EntryState::Testing) {
+            (entry.state, entry.why) = (EntryState::Submitted, None);
+        }
+    }
+    entry
 }
 
 /// The open entry of a task.

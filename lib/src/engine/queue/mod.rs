@@ -47,7 +47,10 @@ mod vetting;
 pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
 pub(super) use conflict::conflict_path;
-pub use decide::{allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_task};
+pub use decide::{
+    allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
+};
+pub(super) use decide::{close_landed, withdraw_for_mark};
 pub(super) use enqueue::last_of_task;
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;

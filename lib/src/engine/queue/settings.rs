@@ -41,7 +41,7 @@ pub struct QueueSettings {
 
 impl QueueSettings {
     /// Whether everything may run that the tests of an entry are.
-    pub(super) fn may_test(&self, entry: &QueueEntry) -> bool {
+    pub(in crate::engine) fn may_test(&self, entry: &QueueEntry) -> bool {
         self.test.is_some() || entry.tests.iter().all(|test| self.approved_tests.contains(&test.command))
     }
 

@@ -105,6 +105,13 @@ fn has_landed(run: &TreeRun, id: &TaskId) -> bool {
     is_there && !is_under_way && (state.status == TaskStatus::Complete || !run.plan.tree.is_leaf(id))
 }
 
+/// Whether the target has the completed task, as a rebuilt copy of the step that a commit is.
+pub(super) fn has_copy(run: &TreeRun, id: &TaskId, step: CommitId) -> Result<bool, Error> {
+    let state = run.progress.task(id);
+    let is_there = state.newest().is_some_and(|newest| newest.on == StepPlace::Target);
+    Ok(is_there && state.status == TaskStatus::Complete && is_copied(run, id, step)?)
+}
+
 /// Whether the target has a rebuilt copy of the step a branch ends with.
 fn is_copied(run: &TreeRun, id: &TaskId, tip: CommitId) -> Result<bool, Error> {
     let newest = run.repo.history().message_of(tip)?;

@@ -24,6 +24,11 @@ impl TreeOutcome {
         }
     }
 
+    /// Takes out that a task waits.
+    pub(super) fn forget_refusal(&mut self, task: &TaskId) {
+        self.ends.retain(|ended| !matches!(ended, TreeEnded::Refused(refusal) if refusal.task == *task));
+    }
+
     /// Takes out that something needs approval, if that is so.
     pub fn take_unasked(&mut self) -> bool {
         let all = self.ends.len();

@@ -130,9 +130,11 @@ impl<'a> TreePump<'a> {
             start::look_around(self.run)?;
             queue_landing::look_at_moves(self.run, &self.queued)?;
             self.write_marks()?;
-            let running: BTreeSet<TaskId> = self.active.keys().chain(&self.run.state.waiting).cloned().collect();
+            self.take_landed()?;
+            let waiting = &self.run.state.waiting;
+            let running: BTreeSet<TaskId> = self.active.keys().chain(waiting).cloned().collect();
             let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
-            let starts = self.run.schedule.starts(&running, slots + self.run.state.waiting.len());
+            let starts = self.run.schedule.starts(&running, waiting, slots + waiting.len());
             if starts.is_empty() {
                 // All there is left waits for a person, or for a task that does.
                 self.is_ending |= self.active.is_empty();
@@ -157,6 +159,19 @@ impl<'a> TreePump<'a> {
     fn write_marks(&mut self) -> Result<(), Error> {
         let active: BTreeSet<TaskId> = self.active.keys().cloned().collect();
         tokio::task::block_in_place(|| queued_marks::write_marks(self.run, &active))
+    }
+
+    /// Goes on with tasks that waited for a person, once the queue has landed them.
+    fn take_landed(&mut self) -> Result<(), Error> {
+        let landed = queue_landing::landed_since(self.run)?;
+        if landed.is_empty() {
+            return Ok(());
+        }
+        for task in &landed {
+            self.run.state.waiting.remove(task);
+            self.outcome.forget_refusal(task);
+        }
+        self.run.read_again()
     }
 
     /// Starts the next action, or ends the run if there is none.
@@ -329,6 +344,9 @@ impl<'a> TreePump<'a> {
             }
             Back::Queued(mut session, answer) => {
                 self.queued.remove(task);
+                if queue_landing::is_withdrawn(&answer) && queued_marks::is_marked(self.run, task)? {
+                    return self.leave_to_mark(task, *session);
+                }
                 let tried = queue_landing::returned(self.run, &mut session, answer)?;
                 self.task_landed(task, *session, tried)
             }
@@ -367,18 +385,31 @@ impl<'a> TreePump<'a> {
             self.to_land.push_back((task.clone(), Box::new(session)));
             return Ok(());
         }
-        let is_leaf = self.run.plan.tree.is_leaf(task);
-        if let Some(landing) = self.run.plan.queue.clone().filter(|_| is_leaf) {
+        if self.run.plan.tree.is_leaf(task) && queued_marks::is_marked(self.run, task)? {
+            session.write_end_of_task()?;
+            return self.leave_to_mark(task, session);
+        }
+        if let Some(landing) = queue_landing::landing_of(self.run, task)? {
             let job = Arc::clone(&self.active_at(task).attempts.job);
             let is_complete = session.newest_step() == Some((StepKind::Complete, true));
             if is_complete && queue_landing::can_queue(self.run, &mut session, &landing, &job)? {
                 return self.queue_up(task, session, &landing, &job);
+            }
+            if is_complete && let Some(refusal) = queue_landing::unapproved(self.run, task, &landing)? {
+                session.write_end_of_task()?;
+                return self.task_landed(task, session, LandOutcome::Refused(refusal));
             }
             queue_landing::withdraw(self.run, task)?;
         }
         self.landing = Some(task.clone());
         let step = land::land(self.run, session)?;
         self.follow_landing(task, step)
+    }
+
+    /// Does not land a task that somebody has decided about, which is written next.
+    fn leave_to_mark(&mut self, task: &TaskId, session: TaskSession) -> Result<(), Error> {
+        spending::take_back(self.run, session);
+        self.finish(task, WorkEnd::GoOn)
     }
 
     /// Has the merge queue land a complete task.
@@ -389,7 +420,9 @@ impl<'a> TreePump<'a> {
         landing: &QueueLanding,
         job: &TaskJob,
     ) -> Result<(), Error> {
-        let Some((queue, entry)) = queue_landing::queue_up(self.run, &mut session, landing, job)? else {
+        let is_tested_here = !self.active_at(task).resumed;
+        let queued = queue_landing::queue_up(self.run, &mut session, landing, (job, is_tested_here))?;
+        let Some((queue, entry)) = queued else {
             let refusal = queue_landing::not_queued(self.run, task.clone())?;
             return self.task_landed(task, session, LandOutcome::Refused(refusal));
         };

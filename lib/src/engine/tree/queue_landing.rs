@@ -26,6 +26,9 @@ use crate::workspace::LockError;
 /// How often it is looked at whether another process has gone on with the queue.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Why an entry waits whose tests the run was not given.
+const UNAPPROVED_TESTS: &str = "its tests are not approved";
+
 /// What became of a task in the queue.
 #[derive(Debug)]
 pub(super) enum QueueReturn {
@@ -49,6 +52,42 @@ pub(super) struct TaskQueue {
     repo_name: RepoName,
     target: BranchName,
     settings: QueueSettings,
+}
+
+/// How the queue lands a task, if it does: a run that uses the queue only for what is in it already lands others itself.
+pub(super) fn landing_of(run: &TreeRun, task: &TaskId) -> Result<Option<QueueLanding>, Error> {
+    let Some(landing) = run.plan.queue.clone().filter(|_| run.plan.tree.is_leaf(task)) else { return Ok(None) };
+    let is_meant = !landing.only_queued || queue::find_task(&run.repo, &run.plan.target, task)?.is_some();
+    Ok(is_meant.then_some(landing))
+}
+
+/// The refusal for a task that waits for approval in the queue, and would land without it elsewhere.
+pub(super) fn unapproved(run: &TreeRun, task: &TaskId, landing: &QueueLanding) -> Result<Option<Refusal>, Error> {
+    let queued = queue::find_task(&run.repo, &run.plan.target, task)?.map(|stored| stored.entry);
+    let waits = |entry: &QueueEntry| !landing.settings.auto_merge_clean && !entry.approved;
+    if !queued.is_some_and(|entry| waits(&entry)) {
+        return Ok(None);
+    }
+    let why = format!("it waits for approval in the merge queue; `pleach merge approve {task}` lets it land");
+    refused(run, task.clone(), RefusalCode::Unapproved, why).map(Some)
+}
+
+/// The tasks that waited for a person and that the queue has landed since; others may be started on that.
+pub(super) fn landed_since(run: &mut TreeRun) -> Result<Vec<TaskId>, Error> {
+    let mut landed = Vec::new();
+    for task in run.state.waiting.clone() {
+        let last = queue::last_of_task(&run.repo, &run.plan.target, &task)?;
+        if let Some(last) = last.filter(|last| last.state == EntryState::Landed) {
+            approve_moves(run, last.landing);
+            landed.push(task);
+        }
+    }
+    Ok(landed)
+}
+
+/// Whether somebody has taken a task out of the queue.
+pub(super) fn is_withdrawn(answer: &Result<QueueReturn, QueueError>) -> bool {
+    matches!(answer, Ok(QueueReturn::Waits(entry)) if entry.state == EntryState::Cancelled)
 }
 
 /// Whether the queue lands the work of a task: not on the branch of a phase that was started there, and where no person
@@ -75,12 +114,13 @@ pub(super) fn can_queue(
     }
 }
 
-/// Puts the work of a session into the queue; none if it waits for a person to do that.
+/// Puts the work of a session into the queue; none if it waits for a person to do that. Only of what this run has tested
+/// itself is known by which commands.
 pub(super) fn queue_up(
     run: &mut TreeRun,
     session: &mut TaskSession,
     landing: &QueueLanding,
-    job: &TaskJob,
+    (job, is_tested_here): (&TaskJob, bool),
 ) -> Result<Option<(TaskQueue, EntryId)>, Error> {
     session.write_end_of_task()?;
     let task = session.task().id.clone();
@@ -88,7 +128,8 @@ pub(super) fn queue_up(
     if !landing.is_enabled && is_queued()?.is_none() {
         return Ok(None);
     }
-    let submission = submission(run, session, landing, job)?;
+    let mut submission = submission(run, session, landing, job)?;
+    submission.tested &= is_tested_here;
     let entry = match newest_dropped(run, &submission)?.filter(|_| !landing.approves) {
         // Who has taken it out of the queue did not want it to land.
         Some(dropped) => dropped,
@@ -198,7 +239,10 @@ impl TaskQueue {
                         return Ok(QueueReturn::Held(held));
                     }
                     let is_left = outcome.open.iter().find(|entry| entry.id == id).cloned();
-                    if let Some(entry) = is_left.filter(|_| !outcome.is_stopped) {
+                    if let Some(mut entry) = is_left.filter(|_| !outcome.is_stopped) {
+                        if !self.settings.may_test(&entry) {
+                            entry.why = Some(UNAPPROVED_TESTS.to_owned());
+                        }
                         return Ok(QueueReturn::Waits(Box::new(entry)));
                     }
                 }
@@ -258,6 +302,9 @@ pub(super) fn returned(
             let why = entry.why.clone().unwrap_or_else(|| "it waits in the merge queue".to_owned());
             let name = entry.name();
             let (code, how) = match entry.state {
+                EntryState::Submitted if why == UNAPPROVED_TESTS => {
+                    (RefusalCode::Unapproved, "`pleach merge process` asks for that".to_owned())
+                }
                 EntryState::Candidate => {
                     (RefusalCode::Unapproved, format!("`pleach merge approve {name}` lets it land"))
                 }

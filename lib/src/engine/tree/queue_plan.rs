@@ -12,6 +12,8 @@ pub struct QueueLanding {
     pub settings: QueueSettings,
     /// Whether tasks enter it by themselves.
     pub is_enabled: bool,
+    /// Whether only tasks that are in it already land through it: the run lands the others itself.
+    pub only_queued: bool,
     /// Whether a person has agreed that they land.
     pub approves: bool,
     /// The priorities of tasks that have one.

@@ -6,7 +6,7 @@ use super::Error;
 use super::run::{TreeRun, target_tip};
 use super::skip_reset::{Mark, Marking};
 use crate::clock;
-use crate::engine::queue::{MergeQueue, Submission, close_mark, enqueue};
+use crate::engine::queue::{MergeQueue, Submission, close_mark, drop_entry, enqueue, withdraw_for_mark};
 use crate::event::WarningCode;
 use crate::ids::TaskId;
 use crate::queue::{EntryMark, MarkDecision, QueueEntry};
@@ -19,7 +19,7 @@ impl Marking<'_> {
             Mark::Skip => MarkDecision::Skip,
             Mark::Reset => MarkDecision::Reset,
         };
-        Ok(enqueue(
+        let queued = enqueue(
             self.repo,
             Submission {
                 branch: None,
@@ -38,8 +38,24 @@ impl Marking<'_> {
                 undoes: None,
                 mark: Some(EntryMark { decision, tree: self.name.for_task(task) }),
             },
-        )?)
+        )?;
+        // What is finished must not land before the run comes to write this.
+        withdraw_for_mark(self.repo, self.target, task)?;
+        Ok(queued)
     }
+}
+
+/// Whether a decision about a task waits to be written.
+pub(super) fn is_marked(run: &TreeRun, task: &TaskId) -> Result<bool, Error> {
+    let queue = MergeQueue::read(&run.repo, &run.plan.target)?;
+    Ok(queue.entries().iter().filter_map(|entry| mark_for(run, entry)).any(|(_, of)| of == task))
+}
+
+/// The decision that an entry is, with its task, if this run writes it.
+fn mark_for<'e>(run: &TreeRun, entry: &'e QueueEntry) -> Option<(&'e EntryMark, &'e TaskId)> {
+    let (mark, task) = (entry.mark.as_ref()?, entry.task.as_ref()?);
+    let is_own = run.plan.name.is_named(&mark.tree, task) && run.plan.tree.is_leaf(task);
+    is_own.then_some((mark, task))
 }
 
 /// Writes the decisions that wait for a run, but for those about tasks in progress. Blocks.
@@ -47,9 +63,8 @@ pub(super) fn write_marks(run: &mut TreeRun, active: &BTreeSet<TaskId>) -> Resul
     let queue = MergeQueue::read(&run.repo, &run.plan.target)?;
     let mut is_changed = false;
     for stored in &queue.open {
-        let (Some(mark), Some(task)) = (&stored.entry.mark, &stored.entry.task) else { continue };
-        let is_own = run.plan.name.is_named(&mark.tree, task) && run.plan.tree.is_leaf(task);
-        if !is_own || active.contains(task) {
+        let Some((mark, task)) = mark_for(run, &stored.entry) else { continue };
+        if active.contains(task) {
             continue;
         }
         let marking = Marking {
@@ -65,11 +80,25 @@ pub(super) fn write_marks(run: &mut TreeRun, active: &BTreeSet<TaskId>) -> Resul
             MarkDecision::Skip => Mark::Skip,
             MarkDecision::Reset => Mark::Reset,
         };
-        marking.write_held(task, decision, &run.engine.redactor)?;
+        let name = stored.entry.name();
+        if marking.write_held(task, decision, &run.engine.redactor)?.is_none() {
+            drop_entry(&run.repo, stored)?;
+            run.engine
+                .warn(WarningCode::DecisionNotNeeded.with(format!("{name} is not written: {}", moot(mark.decision))));
+            continue;
+        }
         close_mark(&run.repo, stored)?;
         run.state.unfinished.remove(task);
-        run.engine.warn(WarningCode::DecisionWritten.with(format!("{} is written, as queued", stored.entry.name())));
+        run.engine.warn(WarningCode::DecisionWritten.with(format!("{name} is written, as queued")));
         is_changed = true;
     }
     if is_changed { run.read_again() } else { Ok(()) }
+}
+
+/// Why there was nothing to write.
+fn moot(decision: MarkDecision) -> &'static str {
+    match decision {
+        MarkDecision::Skip => "the task is complete, and its work has landed",
+        MarkDecision::Reset => "nothing of the task is done",
+    }
 }

@@ -8,7 +8,7 @@ use super::tree_edits::was_edited;
 use super::{Error, bookkeeping, delete_branches, failed_attempts, refusal_reasons};
 use crate::clock;
 use crate::config::Isolation;
-use crate::engine::queue::{MergeQueue, QueueError, QueueRun, withdraw_task};
+use crate::engine::queue::{MergeQueue, QueueError, QueueRun, close_landed, withdraw_task};
 use crate::event::{RunStarted, Warning, WarningCode};
 use crate::git::{CommitSpec, Person, Repo, Writer};
 use crate::ids::{BranchName, CommitId, TaskId};
@@ -60,11 +60,24 @@ fn settle_queue(run: &TreeRun) -> Result<(), Error> {
     }
     let (engine, repo, name) = (Arc::clone(&run.engine), run.repo.clone(), run.plan.repo_name.clone());
     match QueueRun::open(engine, repo, name, target.clone(), landing.settings.clone()) {
-        Ok(queue) => Ok(tokio::task::block_in_place(|| queue.settle())?),
+        Ok(queue) => tokio::task::block_in_place(|| queue.settle())?,
         // Whoever has it does the same.
-        Err(QueueError::Lock(LockError::Held { .. })) => Ok(()),
-        Err(error) => Err(error.into()),
+        Err(QueueError::Lock(LockError::Held { .. })) => {}
+        Err(error) => return Err(error.into()),
     }
+    close_copied(run)
+}
+
+/// Closes entries whose work a run has landed itself, as a copy: the queue would merge it once more, also after somebody
+/// has taken it back.
+fn close_copied(run: &TreeRun) -> Result<(), Error> {
+    for stored in MergeQueue::read(&run.repo, &run.plan.target)?.open {
+        let Some(task) = stored.entry.task.as_ref().filter(|_| stored.entry.is_repairable()) else { continue };
+        if run.plan.tree.is_leaf(task) && delete_branches::has_copy(run, task, stored.entry.head)? {
+            close_landed(&run.repo, &stored)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes what earlier runs have queued out of the merge queue: it is done again.

@@ -21,12 +21,14 @@ use super::locks::lock_name;
 use super::tree::has_landed;
 use super::{Error, Question};
 use crate::budget::Amount;
+use crate::engine::queue::last_of_task;
 use crate::engine::recorded::{recorded_pipeline, recorded_state};
-use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
+use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot, TaskOf};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::Pipeline;
+use crate::queue::EntryState;
 use crate::record::{self, History, Record, check_chain};
 use crate::state::{Phase, State};
 use crate::step::StepKind;
@@ -236,9 +238,11 @@ impl Summary {
             && task.is_decided()
             && task.landed.is_none()
             && let Some(target) = repo.refs().find(&branch_ref(&task.of.target))?
-            && repo.history().is_ancestor(work, target)?
         {
-            task.landed = Some(work);
+            task.landed = match repo.history().is_ancestor(work, target)? {
+                true => Some(work),
+                false => landed_by_queue(repo, &task.of, id),
+            };
         }
         let contexts = branches::read(repo, id, &pipeline, &state)?;
         let spent = contexts.iter().fold(state.spent.total, |sum, branch| sum + branch.state.spent.total);
@@ -263,6 +267,14 @@ impl Summary {
 
 /// Sessions with their summaries, or the cause if one is unreadable.
 pub type Sessions = Vec<(SessionId, Result<Summary, Error>)>;
+
+/// The commit a session's work has landed as, where the merge queue has rebuilt it and no run has recorded that. A queue
+/// that cannot be read says nothing here: its own commands tell what is wrong.
+fn landed_by_queue(repo: &Repo, task: &TaskOf, id: &SessionId) -> Option<CommitId> {
+    let last = last_of_task(repo, &task.target, &task.id).ok()??;
+    let is_landed = last.session.as_ref() == Some(id) && last.state == EntryState::Landed;
+    last.landing.filter(|_| is_landed).map(|landing| landing.to)
+}
 
 type ReadHistory = fn(&Repo, &SessionId) -> Result<History, record::Error>;
 

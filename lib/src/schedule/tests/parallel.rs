@@ -12,7 +12,7 @@ fn starts(schedule: &Schedule, running: &[&str], slots: usize) -> Vec<String> {
         NextAction::MergePhase(phase) => format!("merge {phase}"),
         other => format!("{other:?}"),
     };
-    schedule.starts(&running.iter().copied().map(id).collect(), slots).iter().map(word).collect()
+    schedule.starts(&running.iter().copied().map(id).collect(), &BTreeSet::new(), slots).iter().map(word).collect()
 }
 
 fn gathering() -> (World, ScheduleOptions) {
@@ -73,10 +73,10 @@ fn what_ends_the_run_waits_until_nothing_runs() {
     world.fail(&tree, "A", 5);
     schedule.update(&world.progress(), &id("A"));
     assert!(starts(&schedule, &["B"], 4).is_empty());
-    assert_eq!(schedule.starts(&BTreeSet::new(), 4), [NextAction::Failed(id("A"))]);
+    assert_eq!(schedule.starts(&BTreeSet::new(), &BTreeSet::new(), 4), [NextAction::Failed(id("A"))]);
     schedule.renew(&world.progress());
     assert_eq!(
-        schedule.starts(&BTreeSet::new(), 4),
+        schedule.starts(&BTreeSet::new(), &BTreeSet::new(), 4),
         [NextAction::Failed(id("A"))],
         "it is known after everything was read"
     );
@@ -85,7 +85,7 @@ fn what_ends_the_run_waits_until_nothing_runs() {
     }
     let later = world.schedule(&tree);
     assert!(starts(&later, &["C"], 4).is_empty());
-    assert_eq!(later.starts(&BTreeSet::new(), 4), [NextAction::Failed(id("A"))]);
+    assert_eq!(later.starts(&BTreeSet::new(), &BTreeSet::new(), 4), [NextAction::Failed(id("A"))]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn drive(
     let mut running: BTreeMap<TaskId, NextAction> = BTreeMap::new();
     for _ in 0..3_000 {
         let ids: BTreeSet<TaskId> = running.keys().cloned().collect();
-        let starts = schedule.starts(&ids, slots);
+        let starts = schedule.starts(&ids, &BTreeSet::new(), slots);
         if ids.is_empty() {
             prop_assert_eq!(starts.first(), Some(&schedule.next()));
         }
@@ -268,7 +268,9 @@ fn a_run_that_keeps_going_works_what_does_not_depend() {
     assert_eq!(starts(&schedule, &[], 4), ["work E"], "what was red in this run is not tried again");
     world.complete(&tree, "E");
     schedule.update(&world.progress(), &id("E"));
-    let [NextAction::Stalled(blocked)] = &schedule.starts(&BTreeSet::new(), 4)[..] else { panic!("nothing is left") };
+    let [NextAction::Stalled(blocked)] = &schedule.starts(&BTreeSet::new(), &BTreeSet::new(), 4)[..] else {
+        panic!("nothing is left")
+    };
     let waits: Vec<_> = blocked.iter().map(|blocked| blocked.task.as_str()).collect();
     assert_eq!(waits, ["B", "D"]);
 }
@@ -282,7 +284,7 @@ fn a_red_gate_ends_a_run_that_keeps_going() {
     let mut schedule = Schedule::new(&tree, &world.progress(), limits);
     world.gate(&tree, &id("p"), false);
     schedule.update(&world.progress(), &id("p"));
-    assert_eq!(schedule.starts(&BTreeSet::new(), 4), [NextAction::GateRed(id("p"))]);
+    assert_eq!(schedule.starts(&BTreeSet::new(), &BTreeSet::new(), 4), [NextAction::GateRed(id("p"))]);
 }
 
 #[test]
