@@ -176,8 +176,7 @@ fn a_dropped_task_lands_only_when_asked_for() {
     let id = task(&garden.env, "Fix it", &[]);
     start(&garden, &[&id]).expect(4);
     garden.env.pleach(&["merge", "drop", &id]).expect(0);
-    let again = start(&garden, &[]).expect(4);
-    assert!(again.stdout.contains("merge retry") || again.stderr.contains("merge retry"), "{again}");
+    start(&garden, &[]).expect(4);
     assert_eq!(
         (state(&garden.env, &id), entry(&garden, &id)["state"].clone()),
         ("finished".into(), json!("cancelled"))
