@@ -122,10 +122,12 @@ pub(crate) fn without_durations(text: &str) -> String {
     kept + rest
 }
 
-/// `1 turn`, `3 turns`.
+/// `1 turn`, `3 turns`, `3 branches`.
 pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+    let hisses = ["s", "x", "ch", "sh"].iter().any(|ending| word.ends_with(ending));
+    let plural = if hisses { "es" } else { "s" };
+    format!("{count} {word}{}", if count == 1 { "" } else { plural })
 }
 
 /// The word most like `word`, when one is close enough to be what was meant.
@@ -213,6 +215,7 @@ mod tests {
     #[test]
     fn one_is_not_many() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "turn")), ["0 turns", "1 turn", "2 turns"]);
+        assert_eq!([1, 2].map(|count| counted(count, "branch")), ["1 branch", "2 branches"]);
     }
 
     #[test]

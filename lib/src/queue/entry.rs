@@ -329,7 +329,8 @@ impl QueueEntry {
             return format!("{decision} of {task}");
         }
         match (&self.task, &self.branch, &self.undoes) {
-            (_, _, Some(undone)) => format!("undo of {undone}"),
+            (Some(task), _, Some(_)) => format!("undo of {task}"),
+            (None, _, Some(undone)) => format!("undo of {undone}"),
             (Some(task), ..) => task.to_string(),
             (None, Some(branch), _) => branch.to_string(),
             (None, None, None) => self.head.short(),

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use pleach::engine::ad_hoc::TaskStore;
-use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
+use pleach::engine::queue::{
+    MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust, read_entry,
+};
 use pleach::event::{Event, Notification};
-use pleach::ids::BranchName;
+use pleach::git::Repo;
+use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry};
 use pleach::text::counted;
 use pleach::trust::TrustScope;
@@ -170,26 +173,32 @@ pub fn exit_of(outcome: &QueueOutcome) -> Exit {
 pub struct MergeProgress {
     json: Option<Stream>,
     quiet: bool,
+    repo: Repo,
 }
 
 impl MergeProgress {
     pub fn new(ground: &MergeGround<'_>) -> Self {
         let globals = ground.globals;
-        Self { json: globals.json.then(Stream::default), quiet: globals.json || globals.verbosity < 0 }
+        let quiet = globals.json || globals.verbosity < 0;
+        Self { json: globals.json.then(Stream::default), quiet, repo: ground.place.repo.clone() }
+    }
+
+    /// What people call an entry; its id, if it cannot be read.
+    fn name(&self, target: &BranchName, id: &EntryId) -> String {
+        let stored = read_entry(&self.repo, target, id).ok().flatten();
+        stored.map_or_else(|| id.to_string(), |stored| stored.entry.name())
     }
 
     fn event(&mut self, told: &Notification) {
         self.json.iter_mut().for_each(|stream| stream.print(told));
         match &told.recorded.event {
             Event::MergeComplete(merged) if !self.quiet => {
-                let what = merged.task.as_ref().map(ToString::to_string);
-                let what = what.or_else(|| merged.branch.as_ref().map(ToString::to_string));
-                let what = what.unwrap_or_else(|| merged.entry.to_string());
+                let what = self.name(&merged.target, &merged.entry);
                 let tier = merged.tier.as_ref().map(|tier| format!(" ({tier})")).unwrap_or_default();
                 say!("{} {what}{tier}", paint(GOOD, "landed"));
             }
             Event::MergeEscalated(merged) if !self.quiet => {
-                let what = merged.branch.as_ref().map_or_else(|| merged.entry.to_string(), ToString::to_string);
+                let what = self.name(&merged.target, &merged.entry);
                 say!("{} {what}", paint(BAD, "escalated"));
             }
             Event::Warning(warning) => say::warn(warning),

@@ -109,7 +109,9 @@ fn undo_of_a_task_has_it_done_again() {
     let id = task(&garden.env, "Fix it", &[]);
     start(&garden, &[&id]).expect(0);
     garden.env.pleach(&["merge", "undo", &id]).expect(0);
-    garden.env.pleach(&["-y", "merge", "process"]).expect(0);
+    let told = garden.env.pleach(&["-y", "merge", "process", "--json"]).expect(0).json_lines();
+    let merged = told.iter().find(|event| event["type"] == "dev.orchestra.MergeComplete").expect("it is told");
+    assert_eq!(merged["data"]["task"], json!(null), "the task is not what has landed");
     assert_eq!(garden.env.git(&["ls-tree", "--name-only", "main", &format!("{id}.txt")]), "");
     assert_eq!(state(&garden.env, &id), "ready");
     start(&garden, &[&id]).expect(0);

@@ -109,7 +109,8 @@ impl QueueRun {
     /// Tells that the target has an entry.
     pub(super) fn tell_landed(&mut self, entry: QueueEntry) {
         self.place.engine.tell(MergeComplete {
-            task: entry.task.clone(),
+            // What is undone is not the task's work.
+            task: entry.task.clone().filter(|_| entry.is_repairable()),
             auto: !entry.approved,
             branch: entry.branch.clone(),
             target: entry.target.clone(),
@@ -124,7 +125,7 @@ impl QueueRun {
 /// Tells that a person has to decide about an entry.
 pub(in crate::engine) fn tell_escalated(engine: &Engine, entry: &QueueEntry) {
     engine.tell(MergeEscalated {
-        task: entry.task.clone(),
+        task: entry.task.clone().filter(|_| entry.is_repairable()),
         branch: entry.branch.clone(),
         target: entry.target.clone(),
         conflicts: entry.conflicts.len(),
