@@ -71,7 +71,7 @@ fn task_branch(view: &TaskView) -> Option<&BranchName> {
 fn session_branch(summary: &Summary) -> Option<(&BranchName, &BranchName)> {
     let target = match &summary.started.task {
         Some(task) => &task.target,
-        None => summary.started.target.as_ref()?,
+        None => summary.started.target()?,
     };
     let is_landed = summary.state.task.as_ref().is_some_and(|task| task.landed.is_some());
     let is_over = is_landed || summary.standing() == SessionStatus::Cancelled;

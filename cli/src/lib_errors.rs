@@ -28,6 +28,12 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::Over { session, .. } => plain(Code::SessionOver, error)
             .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
         Error::NotVisited { .. } => advised(Code::NodeNotVisited, error),
+        Error::RepoMissing { .. } => plain(Code::NoSuchRepo, error)
+            .hint("add it to `workspace.repos` in pleach.yaml, with the path of its clone"),
+        Error::ContinuedElsewhere { session, .. } => plain(Code::ContinuedElsewhere, error).hint(format!(
+            "nothing is lost here: `pleach show {session}` has what this machine did; go on where the session runs now, or \
+             start a new one"
+        )),
         Error::Replaced { .. } => plain(Code::SessionReplaced, error)
             .hint("run the same command again: what it would run may be something else now"),
         Error::Invalid { diagnostics } => {

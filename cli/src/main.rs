@@ -6,18 +6,22 @@
 mod say;
 
 mod answers;
+mod arrival;
 mod code;
 mod commands;
 mod exit;
 mod failure;
 mod forecast_marks;
+mod forge;
 mod globals;
 mod lib_errors;
 mod next_commands;
 mod pipeline_file;
+mod place;
 mod preflight;
 mod prompt;
 mod queue_settings;
+mod remotes;
 mod render;
 mod runtime;
 mod session;
@@ -38,6 +42,13 @@ fn main() -> ExitCode {
         Some(first) if first == "__exec" => return pleach::process::exec_main(args),
         // So is the hook of an agent, which asks the pleach that runs it.
         Some(first) if first == "__hook" => return pleach::agent::hook_main(args),
+        // And the server of an agent's tools, which runs them below such a supervisor.
+        Some(first) if first == "__tools" => {
+            return match session::shim_program() {
+                Ok(shim) => pleach::agent::tools_main(args, shim),
+                Err(_) => ExitCode::FAILURE,
+            };
+        }
         _ => {}
     }
     commands::main(std::env::args_os().collect())

@@ -9,7 +9,7 @@ use pleach::engine::{Engine, Question};
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, ContextId};
 use pleach::plan::diagnostic::Severity;
-use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::tree::TaskTree;
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
@@ -23,8 +23,9 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_trust};
 use crate::pipeline_file::{PipelineFile, known};
+use crate::place::{Place, Places};
 use crate::render::Source;
-use crate::session::{Place, SIMULATED};
+use crate::session::SIMULATED;
 use crate::settings::Settings;
 use crate::trust::TerminalTruster;
 
@@ -174,27 +175,47 @@ pub fn any_unproxied(pipeline: &Pipeline, agents: &Roster) -> bool {
 pub fn require_trust(
     globals: &Globals,
     settings: &Settings,
-    place: &Place,
-    from: CommitId,
+    from: &[(&Place, CommitId)],
     pipeline: &Pipeline,
     file: &str,
     inputs: Vec<TrustItem>,
 ) -> Result<(), Failure> {
     let Settings { resolved, environment, state_dir, .. } = settings;
-    let workplace = TrustScope { repo: &place.repo, resolved, environment, state_dir };
-    let items = workplace.for_pipeline(from, pipeline, file, inputs).map_err(|error| of_trust(&error))?;
+    let ((place, first), others) = from.split_first().expect("a session has a repository");
+    let scope = TrustScope { repo: &place.repo, resolved, environment, state_dir };
+    let mut items = scope.for_pipeline(*first, pipeline, file, inputs).map_err(|error| of_trust(&error))?;
+    for (other, commit) in others {
+        let scope = TrustScope { repo: &other.repo, ..scope };
+        items.extend(scope.for_further_repo(*commit, pipeline).map_err(|error| of_trust(&error))?);
+    }
     TerminalTruster::of(globals, settings, place.repo.common_dir()).require(items)
 }
 
+/// A node that names a repository works there, so it has to be one of the session.
+pub fn check_repos(pipeline: &Pipeline, places: &Places) -> Result<(), Failure> {
+    let is_known = |repo: &&str| places.all().any(|place| place.name.as_str() == *repo);
+    let unknown =
+        |node: &Node| Some((node.id.clone(), node.repo.as_deref().filter(|repo| !is_known(repo))?.to_owned()));
+    let Some((node, repo)) = pipeline.nodes().iter().find_map(unknown) else { return Ok(()) };
+    let known = listed(places.all().map(|place| format!("`{}`", place.name)), usize::MAX);
+    let message = format!("`{node}` works in the repository `{repo}`, which the session does not have");
+    Err(Failure::new(Code::NoSuchRepo, message).hint(format!("it has {known}; `workspace.repos` names them")))
+}
+
 /// Agents start from the last commit: what is not committed they do not see.
-pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
+pub fn warn_of_dirty_files(globals: &Globals, places: &Places) -> Result<(), Failure> {
+    places.all().try_for_each(|place| warn_of_dirty_files_in(globals, place, !places.others.is_empty()))
+}
+
+fn warn_of_dirty_files_in(globals: &Globals, place: &Place, several: bool) -> Result<(), Failure> {
     let failed = |error: pleach::workspace::Error| of_engine(&error.into());
     let paths = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
     if paths.is_empty() || globals.verbosity < 0 {
         return Ok(());
     }
     let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
-    warning!(DirtyFiles, "agents will not see these uncommitted files: {names}");
+    let at = if several { format!(" in `{}`", place.name) } else { String::new() };
+    warning!(DirtyFiles, "agents will not see these uncommitted files{at}: {names}");
     Ok(())
 }
 

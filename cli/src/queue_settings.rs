@@ -8,7 +8,7 @@ use pleach::config::{AgentChoice, Config};
 use pleach::engine::queue::{QueueSettings, ResolverSettings};
 use pleach::queue::EntryTest;
 
-use crate::session::Place;
+use crate::place::Place;
 use crate::settings::Settings;
 
 /// The most tests that run at once unless the settings say otherwise.

@@ -1,8 +1,8 @@
 //! What `run`, `resume` and `demo` share: making an engine of the settings, and seeing a session through to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use pleach::agent::{MessageWriter, Profile, Roster};
@@ -12,14 +12,14 @@ use pleach::engine::{
     UnmeteredAgent, spawn_session,
 };
 use pleach::event::{Event, Notification, PauseReason};
-use pleach::git::{self, CommitLimits, Repo};
-use pleach::ids::{BranchName, CommitId, RepoName};
+use pleach::git::CommitLimits;
+use pleach::ids::{BranchName, CommitId};
 use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, SandboxChoice};
 use pleach::process::{self, Cancel, Canceller, Spawner};
-use pleach::text::{counted, shell_word};
-use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings, repo_name};
+use pleach::text::{counted, listed, shell_word};
+use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings};
 
 use crate::answers::Answers;
 use crate::code::Code;
@@ -28,45 +28,11 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_lost_repository};
 use crate::next_commands::about;
+use crate::remotes::push_settings;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, question, spent, style};
 use crate::settings::Settings;
 use crate::stdin_lines;
-
-/// A repository and how a session uses it.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// The repository.
-    pub repo: Repo,
-    /// Its name in the workspace.
-    pub name: RepoName,
-    /// What session branches start with.
-    pub branch_prefix: String,
-}
-
-impl Place {
-    /// The repository a session works in: the one asked for, the one of the configuration, or the one around `dir`.
-    pub fn find(dir: &Path, asked: Option<PathBuf>, settings: &Settings) -> Result<Self, Failure> {
-        let repos = &settings.resolved.config.workspace.repos;
-        if repos.len() > 1 {
-            let message = format!("the workspace has {} repositories; this version runs with one", repos.len());
-            return Err(Failure::new(Code::NotSupported, message).hint("leave one in `workspace.repos`"));
-        }
-        let configured = repos.iter().next();
-        let path = asked.or_else(|| configured.and_then(|(_, repo)| repo.path.clone())).unwrap_or(dir.to_owned());
-        if !path.is_dir() {
-            let message = format!("`{}` is not a directory", path.display());
-            return Err(Failure::new(Code::NotADirectory, message).hint("name the directory of a repository"));
-        }
-        let repo = git::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
-        let name = match configured {
-            Some((name, _)) => name.clone(),
-            None => repo_name(repo.git_dir(), repo.workdir()),
-        };
-        let prefix = configured.map_or_else(|| "pleach/".to_owned(), |(_, repo)| repo.branch_prefix.clone());
-        Ok(Self { repo, name, branch_prefix: prefix })
-    }
-}
 
 /// An engine and what stops it.
 #[derive(Debug)]
@@ -92,12 +58,12 @@ pub fn build(
     config: &Config,
     answers: Answers,
 ) -> Result<EngineHandle, Failure> {
-    let shim = own_program()
+    let shim = shim_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::protect_memory().map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "pleach cannot hide its keys from other processes").because(&error)
     })?;
-    let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);
+    let spawner = Spawner::passing(shim, &settings.environment, &config.env.pass);
     let (canceller, cancel) = Cancel::new();
     let protection = protection(settings, config)?;
     let providers = providers(settings, config, &spawner)?;
@@ -111,9 +77,11 @@ pub fn build(
     let engine = Engine {
         agents: Roster::new(config, providers.clone(), spawner)
             .with_profiles(profiles(config)?)
-            .with_programs(&settings.environment, hook_program()),
+            .with_programs(&settings.environment, program_of_agents("__hook"))
+            .with_tool_server(program_of_agents("__tools")),
         tiers: settings.merge_tiers(&config.merge),
         budget: Budget::new(config.budget.clone(), &supervisor),
+        push: push_settings(config)?,
         attribution: config.attribution,
         scribe: providers.cheap(config).map(|(provider, model)| MessageWriter::new(provider, model)),
         supervisor,
@@ -189,14 +157,19 @@ impl Protection<'_> {
 }
 
 /// The program that supervises what is started: this one, also when its file is replaced meanwhile.
-pub fn own_program() -> std::io::Result<PathBuf> {
+fn own_program() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
 }
 
-/// The program agents run as their hook: this one, by a name that means the same to them.
-fn hook_program() -> Vec<OsString> {
-    std::env::current_exe().map(|program| vec![program.into(), "__hook".into()]).unwrap_or_default()
+/// The supervisor as it is started.
+pub fn shim_program() -> std::io::Result<Vec<OsString>> {
+    Ok(vec![own_program()?.into(), "__exec".into()])
+}
+
+/// A program agents run, as their hook or the server of their tools: this one, by a name that means the same to them.
+fn program_of_agents(part: &str) -> Vec<OsString> {
+    std::env::current_exe().map(|program| vec![program.into(), part.into()]).unwrap_or_default()
 }
 
 /// Prints the session before its checkout, which may take long.
@@ -204,14 +177,24 @@ pub fn print_session(globals: &Globals, session: &Session) {
     if globals.json || globals.verbosity < 0 {
         return;
     }
-    let branches: Vec<&str> = session.started().branches.values().map(BranchName::as_str).collect();
-    say!("session {} on branch {}", session.id(), branches.join(", "));
+    let branches: BTreeSet<&str> = session.started().branches.values().map(BranchName::as_str).collect();
+    let branches = listed(branches, usize::MAX);
+    let at = match session.started().has_several_repos() {
+        true => format!(" in {}", listed(session.started().branches.keys(), usize::MAX)),
+        false => String::new(),
+    };
+    say!("session {} on branch {branches}{at}", session.id());
 }
 
 /// Prints which programs will work as agents, and who is billed.
 pub async fn print_agents(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
     if globals.verbosity < 0 {
         return;
+    }
+    let nodes: Vec<&Node> = nodes.into_iter().collect();
+    for (tool, program) in engine.agents.hidden_programs(nodes.iter().copied()) {
+        let program = program.display();
+        warning!(ToolHidesProgram, "agents find the tool `{tool}` of the configuration instead of `{program}`");
     }
     for agent in engine.agents.introduce(nodes, &engine.cancel).await {
         say!("{agent}");
@@ -276,6 +259,9 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
         Ok(ended) => ended,
         Err(error) => {
             let failure = of_engine(&error);
+            if matches!(error, Error::ContinuedElsewhere { .. }) {
+                return Err(failure);
+            }
             if session.repo().is_gone() {
                 let copy = session.workspace().map(Workspace::root).filter(|root| root.is_dir());
                 return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
@@ -370,7 +356,12 @@ fn summary(
             uncommitted(session).iter().try_for_each(|held| out.line(held))?;
             show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
-            session.branches().try_for_each(|branch| out.line(format!("merge:   {}", merge_command(session, branch)?)))
+            match session.started().has_several_repos() {
+                true => out.line(format!("merge:   {}", about(format!("land {id}")))),
+                false => session
+                    .branches()
+                    .try_for_each(|(_, branch)| out.line(format!("merge:   {}", merge_command(session, branch)?))),
+            }
         }
         SessionEnded::Failed { .. } | SessionEnded::Cancelled => {
             show_branches(session, &mut out)?;
@@ -407,8 +398,10 @@ fn uncommitted(session: &Session) -> Option<String> {
 
 /// The branches, and how each gets what only the record has: because a checkout could not follow, or somebody has moved it.
 fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
-    session.branches().try_for_each(|branch| {
-        out.line(format!("branch:  {}", branch.branch()))?;
+    let several = session.started().has_several_repos();
+    session.branches().try_for_each(|(repo, branch)| {
+        let at = if several { format!(" in {repo}") } else { String::new() };
+        out.line(format!("branch:  {}{at}", branch.branch()))?;
         print_catch_up(branch, out)
     })
 }
@@ -441,7 +434,7 @@ fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failur
 fn merge_command(session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
     let (branch, missing) = (follower.branch(), lagging(follower)?.map(|(_, tip)| tip));
     let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
-    Ok(match (&session.started().target, session.has_checkout()) {
+    Ok(match (session.started().target(), session.has_checkout()) {
         (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),
         (Some(target), false) if missing.is_some() => {
             format!("git push . {}", shell_word(format_args!("{what}:refs/heads/{target}")))

@@ -1,25 +1,74 @@
 //! Finding the session a command is about.
 
 use pleach::clock;
-use pleach::engine::{NoSession, SessionStatus, Summary, View, resolve_session};
+use pleach::engine::{NoSession, SessionRepos, SessionStatus, Summary, View, resolve_session};
+use pleach::event::PipelineStarted;
 use pleach::git::Repo;
 use pleach::ids::SessionId;
+use pleach::record::History;
 
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_record};
+use crate::place::Place;
 use crate::render::session::{age, title};
-use crate::session::Place;
-use crate::settings;
+use crate::settings::{self, Settings};
 
 /// The most sessions a hint names.
 const NAMED: usize = 5;
 
 /// The repository whose sessions are meant.
 pub fn repository(globals: &Globals) -> Result<Repo, Failure> {
-    let settings = settings::load_for(globals, &globals.dir)?;
-    Ok(Place::find(&globals.dir, None, &settings)?.repo)
+    Ok(SessionGround::find(globals)?.place.repo)
+}
+
+/// The repository whose sessions are meant, and how those they also work in are found.
+#[derive(Debug)]
+pub struct SessionGround {
+    /// The settings of the workspace.
+    pub settings: Settings,
+    /// The repository that holds the records.
+    pub place: Place,
+}
+
+impl SessionGround {
+    /// The ground of a command.
+    pub fn find(globals: &Globals) -> Result<Self, Failure> {
+        let settings = settings::load_for(globals, &globals.dir)?;
+        let place = Place::find(&globals.dir, None, &settings)?;
+        Ok(Self { settings, place })
+    }
+
+    /// The repositories of a session, as far as they are there.
+    pub fn repos(&self, started: &PipelineStarted) -> SessionRepos {
+        let others = started.branches.keys().filter(|name| *name != started.record_repo());
+        let others = others.filter_map(|name| match Place::named(name, &self.settings) {
+            Ok(place) => Some((name.clone(), place.repo)),
+            Err(failure) => {
+                warning!(RepoUnavailable, "the repository `{name}` is left out: {}", failure.sentence());
+                None
+            }
+        });
+        SessionRepos::new((started.record_repo().clone(), self.place.repo.clone()), others)
+    }
+
+    /// The other repositories of the workspace that are there.
+    pub fn others(&self) -> Vec<Place> {
+        let others = self.settings.resolved.config.workspace.repos.keys().filter(|name| **name != self.place.name);
+        others.filter_map(|name| Place::named(name, &self.settings).ok()).collect()
+    }
+
+    /// The repositories of a session that may be unreadable: then all of the workspace.
+    pub fn repos_of(&self, id: &SessionId) -> SessionRepos {
+        match History::newest(&self.place.repo, id) {
+            Ok(history) => self.repos(&history.started),
+            Err(_) => {
+                let others = self.others().into_iter().map(|place| (place.name, place.repo));
+                SessionRepos::new((self.place.name.clone(), self.place.repo.clone()), others)
+            }
+        }
+    }
 }
 
 /// The session an id, or the beginning of one, names.
@@ -54,6 +103,8 @@ pub enum SessionFilter {
     Resumable,
     /// Those that have not ended.
     Open,
+    /// Those that are done, and no work on a task.
+    Done,
 }
 
 impl SessionFilter {
@@ -66,6 +117,7 @@ impl SessionFilter {
                 summary.standing(),
                 SessionStatus::Running | SessionStatus::Dead | SessionStatus::Paused { .. }
             ),
+            Self::Done => summary.started.task.is_none() && summary.standing() == SessionStatus::Done,
         }
     }
 
@@ -76,6 +128,7 @@ impl SessionFilter {
                 ("there is no session to resume", "`pleach status` lists the sessions; `pleach gardener` resumes tasks")
             }
             Self::Open => ("every session has ended", "`pleach status` lists them"),
+            Self::Done => ("no session is done", "`pleach status` lists the sessions"),
         };
         Failure::new(Code::NoSuchSession, message).hint(hint)
     }

@@ -8,7 +8,7 @@ use pleach::queue::EntryTest;
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::lib_errors::{of_queue, of_store, of_tree};
-use crate::session::Place;
+use crate::place::Place;
 use crate::settings::Settings;
 
 /// The task somebody names by its id, the beginning of it, or its branch.

@@ -147,6 +147,12 @@ text_id!(
     |text| !text.is_empty() && !text.contains(|c: char| c == '/' || c == ':' || c.is_control())
 );
 
+/// The name of a tool as model providers take it, and as a command can have it: letters, digits, `_` and `-` alone.
+pub(crate) fn wire_name(tool: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+    tool.replace(':', "__").chars().map(plain).collect()
+}
+
 text_id!(
     /// A branch without its `refs/heads/` prefix.
     BranchName, "branch name", "a name `git check-ref-format --branch` accepts", is_branch_name
@@ -412,6 +418,12 @@ impl<'de> Deserialize<'de> for RepoPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tools_have_names_every_provider_takes() {
+        assert_eq!(wire_name("run-tests"), "run-tests");
+        assert_eq!(wire_name("my.app:read_file"), "my_app__read_file");
+    }
 
     #[test]
     fn paths_that_are_not_utf8_survive_json() {

@@ -100,6 +100,26 @@ const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
 /// The name of a secret that is recognized only by its shape.
 pub const TOKEN: &str = "token";
 
+/// The secret in an address: `https://user:SECRET@host`, or the token in `https://TOKEN@host`. With ssh what is before the
+/// host is only a name. A password that holds a slash is no valid address, but a secret all the same.
+pub(crate) fn address_secret(address: &str) -> Option<&str> {
+    let (scheme, rest) = address.split_once("://")?;
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let is_port = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+    let login = match authority.rsplit_once('@') {
+        Some((login, _)) => login,
+        None => {
+            let (login, _) = rest.rsplit_once('@')?;
+            authority.split_once(':').filter(|(_, password)| !is_port(password)).map(|_| login)?
+        }
+    };
+    let secret = match login.split_once(':') {
+        Some((_, password)) => Some(password),
+        None => Some(login).filter(|_| scheme.starts_with("http")),
+    };
+    secret.filter(|secret| !secret.is_empty())
+}
+
 /// Whether a variable of this name holds a secret, judged by the name alone.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();

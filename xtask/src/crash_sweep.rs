@@ -24,6 +24,11 @@ pub enum Sweep<'a> {
         /// One in so many points is tried.
         every: &'a str,
     },
+    /// A session over several repositories, and its landing.
+    Workspaces {
+        /// One in so many points is tried.
+        every: &'a str,
+    },
     /// A run over a tree of tasks.
     Tree {
         /// One in so many points is tried.
@@ -38,6 +43,7 @@ pub fn run(root: &Path, sweep: Sweep<'_>) -> Done {
         Sweep::Parallel => ("parallel::crash::sweep", "1"),
         Sweep::Jobs { every } => ("trees::jobs_crash::sweep", every),
         Sweep::Queue { every } => ("merge_queue::crash::sweep", every),
+        Sweep::Workspaces { every } => ("workspaces::crash::sweep", every),
         Sweep::Tree { every } => ("tree_crash::sweep", every),
     };
     cargo::pass_through(root, &[&TEST[..], &[test]].concat(), &[("SWEEP_EVERY", every)])

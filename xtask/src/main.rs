@@ -21,6 +21,8 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask crash-sweep parallel  the same with three agents at once
        cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once
        cargo xtask crash-sweep queue EVERY    one in EVERY points of a merge queue of fifty branches
+       cargo xtask crash-sweep workspaces EVERY   one in EVERY points of a session over several repositories, and of its
+                                         landing
        cargo xtask crash-sweep tree [EVERY]   the same with a run over a tree of tasks; takes an hour, or less when
                                          only one in EVERY points is tried
        cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick]
@@ -30,7 +32,9 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench parallel [--agents 50] [--quick]
        cargo xtask bench jobs [--tasks 40] [--quick]
        cargo xtask bench merge [--quick]
+       cargo xtask bench push [--nodes 100] [--quick]
        cargo xtask bench validate [--nodes 2000]
+       cargo xtask bench workspaces [--quick]
        cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
        cargo xtask merge-replay REPO [--limit N] [--derived PATTERN]…   merge the merges of a repository once more, without
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
         }
         ["crash-sweep", "queue", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
             crash_sweep::run(&root(), Sweep::Queue { every })
+        }
+        ["crash-sweep", "workspaces", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
+            crash_sweep::run(&root(), Sweep::Workspaces { every })
         }
         ["crash-sweep", "tree"] => crash_sweep::run(&root(), Sweep::Tree { every: "1" }),
         ["crash-sweep", "tree", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::config::{AgentChoice, Config};
-use pleach::engine::{StartRequest, start_session};
+use pleach::engine::{SessionRepo, StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::{self, Repo};
 use pleach::ids::{RepoName, RepoPath};
@@ -65,9 +65,14 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let pipeline = check_pipeline(globals, &file, BTreeMap::new(), config)?.pipeline;
     let built = build(globals, &settings, config, Answers::default())?;
     let request = StartRequest {
-        repo: repo.clone(),
-        repo_name: RepoName::new("demo").map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?,
-        branch_prefix: "pleach/".into(),
+        record: SessionRepo {
+            repo: repo.clone(),
+            name: RepoName::new("demo").map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?,
+            branch_prefix: "pleach/".into(),
+            at: None,
+            arrival: None,
+        },
+        others: Vec::new(),
         pipeline,
         dot: file.source,
         dot_path: file.name,
@@ -75,7 +80,6 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         inputs: BTreeMap::new(),
         config: config.recordable(),
         simulated: false,
-        base: None,
     };
     let (exit, id) = block_on(built.stopped_by(), async {
         let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;
@@ -179,7 +183,7 @@ fn print_context(out: &mut Out, repo: &Repo, history: &History, indent: &str) ->
                 out.line(format!("{indent}{}{visit}", node.node_id))?;
             }
             Event::AgentTurn(turn) => {
-                let commit = turn.git_sha.as_ref().and_then(|shas| shas.get(history.started.first_repo()));
+                let commit = turn.git_sha.as_ref().and_then(|shas| shas.get(history.started.record_repo()));
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
                 let tools: Vec<&str> = turn.tool_calls.iter().map(|call| call.name.as_str()).collect();
                 let what = what.map(str::to_owned).unwrap_or_else(|| match tools.as_slice() {
@@ -214,7 +218,7 @@ fn print_context(out: &mut Out, repo: &Repo, history: &History, indent: &str) ->
 fn print_next_commands(dir: &Path, history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = &history.session;
-    let branch = history.started.branches[history.started.first_repo()].as_str();
+    let branch = history.started.branches[history.started.record_repo()].as_str();
     out.line(format!("\nLook further:\n  cd {}", shell_word(dir.display())))?;
     if let Some(program) = program_elsewhere() {
         out.line(format!("  alias pleach='{}'", program.display()))?;

@@ -2,10 +2,11 @@
 
 use clap::Args;
 use pleach::engine::Summary;
+use pleach::event::Snapshot;
 use pleach::git::{self, FileStat, Repo};
-use pleach::ids::{CommitId, ContextId};
+use pleach::ids::{CommitId, ContextId, RepoName};
 use pleach::record::contexts;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::exit::Exit;
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git};
 use crate::render::{Out, Table, session::plain};
-use crate::sessions::{self, SessionFilter};
+use crate::sessions::{self, SessionFilter, SessionGround};
 
 /// Show everything a session has changed.
 ///
@@ -29,46 +30,89 @@ pub struct DiffArgs {
 }
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
-    let repo = sessions::repository(globals)?;
+    let ground = SessionGround::find(globals)?;
+    let repo = &ground.place.repo;
     let (session, context) = match args.session.as_deref().map(|given| (given, given.split_once('/'))) {
         Some((_, Some((session, context)))) => (Some(session), Some(context)),
         Some((session, None)) => (Some(session), None),
         None => (None, None),
     };
-    let id = sessions::named_or_newest(globals, &repo, session, SessionFilter::Any)?;
-    let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
+    let id = sessions::named_or_newest(globals, repo, session, SessionFilter::Any)?;
+    let summary = Summary::newest(repo, &id).map_err(|error| of_engine(&error))?;
     let (base, work) = match context {
-        Some(context) => work_in(&repo, &summary, context)?,
-        None => match summary.base().zip(summary.work()) {
-            Some(both) => both,
-            None => return Ok(Exit::Done),
-        },
+        Some(context) => work_in(repo, &summary, context)?,
+        None => (summary.state.base.clone(), summary.state.work.clone()),
     };
-    let compare = || {
-        let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);
-        let patch = if args.stat { None } else { Some(git::diff::patch(&repo, old, new, &[])?) };
-        let stat = if args.stat || globals.json { git::diff::stat(&repo, old, new)? } else { Vec::new() };
-        Ok((patch, stat))
-    };
-    let (patch, stat) = compare().map_err(|error| of_git(&error))?;
+    let repos = ground.repos(&summary.started);
+    let mut changes = Vec::new();
+    for (name, repo) in repos.iter() {
+        if let (Some(base), Some(work)) = (base.get(name), work.get(name)) {
+            changes.push(RepoChange::read((name, repo), (*base, *work), args.stat, globals.json)?);
+        }
+    }
     let mut out = Out::new();
     if globals.json {
-        let file = |file: &FileStat| json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)});
-        let files: Vec<_> = stat.iter().map(file).collect();
-        let session = &summary.session;
-        out.json(&json!({"session": session, "base": base, "commit": work, "files": files, "patch": patch}))?;
-    } else if let Some(patch) = patch {
-        out.text(&plain_patch(&patch))?;
-    } else if stat.is_empty() {
+        let of_record = changes.iter().find(|change| change.repo == repos.record_name());
+        let mut document = of_record.map(RepoChange::json).unwrap_or_default();
+        document["session"] = json!(summary.session);
+        document["repos"] = changes.iter().map(RepoChange::json).collect();
+        out.json(&document)?;
+        return Ok(Exit::Done);
+    }
+    let changed: Vec<&RepoChange> = changes.iter().filter(|change| !change.is_empty()).collect();
+    if changed.is_empty() && args.stat {
         out.line("no file was changed")?;
-    } else {
-        out.line(table(&stat))?;
+    }
+    for change in changed {
+        if changes.len() > 1 {
+            out.line(format!("── {}", change.repo))?;
+        }
+        match &change.patch {
+            Some(patch) => out.text(&plain_patch(patch))?,
+            None => out.line(table(&change.stat))?,
+        }
     }
     Ok(Exit::Done)
 }
 
-/// The commit a parallel branch was forked at, and its newest one.
-fn work_in(repo: &Repo, summary: &Summary, context: &str) -> Result<(CommitId, CommitId), Failure> {
+/// What a session has changed in a repository.
+struct RepoChange<'a> {
+    repo: &'a RepoName,
+    base: CommitId,
+    work: CommitId,
+    patch: Option<String>,
+    stat: Vec<FileStat>,
+}
+
+impl<'a> RepoChange<'a> {
+    fn read(
+        (name, repo): (&'a RepoName, &Repo),
+        (base, work): (CommitId, CommitId),
+        only_stat: bool,
+        json: bool,
+    ) -> Result<Self, Failure> {
+        let read = || {
+            let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);
+            let patch = if only_stat { None } else { Some(git::diff::patch(repo, old, new, &[])?) };
+            let stat = if only_stat || json { git::diff::stat(repo, old, new)? } else { Vec::new() };
+            Ok(Self { repo: name, base, work, patch, stat })
+        };
+        read().map_err(|error| of_git(&error))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.stat.is_empty() && self.patch.as_ref().is_none_or(String::is_empty)
+    }
+
+    fn json(&self) -> Value {
+        let file = |file: &FileStat| json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)});
+        let files: Vec<Value> = self.stat.iter().map(file).collect();
+        json!({"repo": self.repo, "base": self.base, "commit": self.work, "files": files, "patch": self.patch})
+    }
+}
+
+/// The commits a parallel branch was forked at, and its newest ones.
+fn work_in(repo: &Repo, summary: &Summary, context: &str) -> Result<(Snapshot, Snapshot), Failure> {
     let found = match context.parse::<ContextId>() {
         Ok(context) => summary.work_in(repo, &context).map_err(|error| of_engine(&error))?,
         Err(_) => None,

@@ -10,9 +10,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_queue;
+use crate::place::Place;
 use crate::render::style::{BAD, paint};
 use crate::render::{Out, Table};
-use crate::session::Place;
 use crate::settings;
 
 /// Number of files a line names.

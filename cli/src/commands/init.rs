@@ -21,7 +21,7 @@ use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::prompt::INSTALL;
 use crate::render::Out;
-use crate::session::own_program;
+use crate::session::shim_program;
 use crate::settings::{self, PROJECT_FILES, Search};
 use crate::stdin_lines;
 use crate::survey;
@@ -110,9 +110,9 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 /// The spawner.
 pub fn spawner(environment: &Environment) -> Result<Spawner, Failure> {
-    let shim = own_program()
+    let shim = shim_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
-    Ok(Spawner::new(vec![shim.into(), "__exec".into()], environment))
+    Ok(Spawner::new(shim, environment))
 }
 
 /// The files at the root of the project.

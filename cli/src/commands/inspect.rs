@@ -52,6 +52,8 @@ pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
 
 /// Shows a task of a tree.
 pub fn show(globals: &Globals, ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
+    let there = ground.at_task(grown, task);
+    let (ground, grown) = there.as_ref().map_or((ground, grown), |(ground, grown)| (ground, grown));
     let seen = TaskView::of(ground, grown, task)?;
     let mut out = Out::new();
     if globals.json {
@@ -95,6 +97,7 @@ impl<'a> TaskView<'a> {
         let node = self.grown.node(self.task);
         let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
         fields.push(("tree", format!("{} on {}", self.grown.file.name.for_task(self.task), ground.target)));
+        fields.extend(self.grown.repo_of(self.task).map(|repo| ("repo", repo.to_string())));
         if let Some(parent) = &node.parent {
             fields.push(("part of", parent.to_string()));
         }
@@ -245,6 +248,7 @@ impl<'a> TaskView<'a> {
         });
         document["tree"] = json!(self.grown.file.name.for_task(self.task));
         document["target"] = json!(ground.target);
+        document["repo"] = json!(ground.place.name);
         document["cut_off"] = json!(self.grown.progress.cut_off);
         document["description"] = json!(node.description);
         document["parent"] = json!(node.parent);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pleach::engine::tree::{TaskLog, logs};
-use pleach::ids::TaskId;
+use pleach::git::Repo;
+use pleach::ids::{RepoName, TaskId};
 use pleach::text::listed;
 use serde_json::{Value, json};
 
@@ -42,11 +43,10 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     let found = collect(&ground, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
     if let Some(name) = &args.show {
-        let (task, log, bytes) = find(&ground, &found, name)?;
+        let (log, bytes) = find((&ground, &trees), &found, name)?;
         match globals.json {
             true => {
-                let mut document = log_json(log);
-                document["task"] = json!(task);
+                let mut document = log.json(&ground.place.name);
                 document["text"] = json!(String::from_utf8_lossy(&bytes));
                 out.json(&document)?;
             }
@@ -55,11 +55,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if globals.json {
-        let documents = found.iter().map(|(task, log)| {
-            let mut document = log_json(log);
-            document["task"] = json!(task);
-            document
-        });
+        let documents = found.iter().map(|log| log.json(&ground.place.name));
         let cut_off = trees.iter().any(TreeHistory::is_cut_off);
         out.json(&json!({"logs": documents.collect::<Vec<_>>(), "cut_off": cut_off}))?;
         return Ok(warn_incomplete(&trees));
@@ -69,7 +65,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         return Ok(warn_incomplete(&trees));
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
-    for (task, log) in &found {
+    for FoundLog { task, log, .. } in &found {
         table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{}", log.path, gone(log))]);
     }
     out.line(table)?;
@@ -97,18 +93,40 @@ pub fn warn_incomplete(trees: &[TreeHistory]) -> Exit {
     if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
 
+/// A log, the task it is of, and the repository that has it if the tree has several.
+#[derive(Debug, PartialEq)]
+struct FoundLog {
+    task: TaskId,
+    repo: Option<RepoName>,
+    log: TaskLog,
+}
+
+impl FoundLog {
+    /// It for programs.
+    fn json(&self, own: &RepoName) -> Value {
+        let mut document = log_json(&self.log);
+        document["task"] = json!(self.task);
+        document["repo"] = json!(self.repo.as_ref().unwrap_or(own));
+        document
+    }
+}
+
+/// The repository that has what was done of a task.
+pub fn repo_at<'a>(ground: &'a TreeContext, tree: &'a TreeHistory, task: &TaskId) -> &'a Repo {
+    tree.repo_of(task).map_or(&ground.place.repo, |of| &of.repo)
+}
+
 /// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
-fn collect(
-    ground: &TreeContext,
-    task: Option<&TaskId>,
-    trees: &[TreeHistory],
-) -> Result<Vec<(TaskId, TaskLog)>, Failure> {
+fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -> Result<Vec<FoundLog>, Failure> {
     let mut found = Vec::new();
-    for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
-        for log in logs(&ground.place.repo, state).map_err(|error| of_git(&error))? {
-            let log = (id.clone(), log);
-            if !found.contains(&log) {
-                found.push(log);
+    for tree in trees {
+        for (id, state) in tree.tasks().filter(|(id, _)| task.is_none_or(|task| task == *id)) {
+            let repo = tree.repo_of(id).map(|of| of.name.clone());
+            for log in logs(repo_at(ground, tree, id), state).map_err(|error| of_git(&error))? {
+                let log = FoundLog { task: id.clone(), repo: repo.clone(), log };
+                if !found.contains(&log) {
+                    found.push(log);
+                }
             }
         }
     }
@@ -123,30 +141,32 @@ pub fn shown_by(log: &TaskLog) -> String {
 
 /// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
-    ground: &TreeContext,
-    found: &'a [(TaskId, TaskLog)],
+    (ground, trees): (&TreeContext, &[TreeHistory]),
+    found: &'a [FoundLog],
     name: &str,
-) -> Result<(&'a TaskId, &'a TaskLog, Vec<u8>), Failure> {
+) -> Result<(&'a FoundLog, Vec<u8>), Failure> {
     let newest =
-        |named: &dyn Fn(&TaskLog) -> bool| found.iter().rev().filter(|(_, log)| named(log)).collect::<Vec<_>>();
+        |named: &dyn Fn(&TaskLog) -> bool| found.iter().rev().filter(|found| named(&found.log)).collect::<Vec<_>>();
     let mut named = newest(&|log| log.path == name);
     named.truncate(1);
     if named.is_empty() {
         let is_commit = |log: &TaskLog| name.len() >= 7 && log.commit.to_string().starts_with(name);
         named = newest(&|log| is_commit(log) || log.path.rsplit('/').next() == Some(name));
     }
-    let names: BTreeSet<String> = named.iter().map(|(_, log)| shown_by(log)).collect();
+    let names: BTreeSet<String> = named.iter().map(|found| shown_by(&found.log)).collect();
     if names.len() > 1 {
         let names = listed(names.iter().map(|name| format!("`{name}`")), 20);
         return Err(Failure::new(Code::LogAmbiguous, format!("several logs are named `{name}`"))
             .hint(format!("pass one to --show: {names}")));
     }
-    let Some((task, log)) = named.first() else {
+    let Some(&found) = named.first() else {
         return Err(Failure::new(Code::NoSuchLog, format!("there is no log `{name}`"))
             .hint("`pleach logs` lists what there is"));
     };
-    match log.read(&ground.place.repo).map_err(|error| of_record(&error))? {
-        Some(bytes) => Ok((task, log, bytes)),
+    let (task, log) = (&found.task, &found.log);
+    let of_tree = trees.iter().find_map(|tree| tree.repo_of(task).filter(|of| Some(&of.name) == found.repo.as_ref()));
+    match log.read(of_tree.map_or(&ground.place.repo, |of| &of.repo)).map_err(|error| of_record(&error))? {
+        Some(bytes) => Ok((found, bytes)),
         None => {
             let short = log.commit.short();
             Err(match log.session() {

@@ -24,9 +24,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_queue;
+use crate::place::Place;
 use crate::queue_settings::queue_settings;
 use crate::runtime::block_on;
-use crate::session::{Place, build};
+use crate::session::build;
 use crate::settings::{self, Settings};
 
 /// Bring branches into their target through the merge queue, tested.
@@ -75,6 +76,11 @@ pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
 pub fn process_now(globals: &Globals, into: BranchName) -> Result<Exit, Failure> {
     let args = process::ProcessArgs { into: Some(into), watch: false };
     run(globals, MergeArgs { command: Some(MergeCommand::Process(args)) })
+}
+
+/// Works the queue of an entry's target, and tells what became of that entry.
+pub fn process_entry(ground: &MergeGround<'_>, entry: &QueueEntry) -> Result<Exit, Failure> {
+    process::run_for(ground, entry)
 }
 
 /// Works the queue of a target with commands that come with pleach, which need no approval.

@@ -2,6 +2,7 @@
 
 mod build;
 mod cancel;
+mod cleanup;
 mod complete;
 mod completions;
 mod config;
@@ -17,9 +18,11 @@ mod graph;
 mod help_markdown;
 mod init;
 mod inspect;
+mod land;
 mod logs;
 mod merge;
 mod pause;
+mod pr;
 mod reports;
 mod reset;
 mod resume;
@@ -82,9 +85,12 @@ enum Command {
     Export(export::ExportArgs),
     Cancel(cancel::CancelArgs),
     Rm(rm::RmArgs),
+    Cleanup(cleanup::CleanupArgs),
     Worktree(worktree::WorktreeArgs),
     Merge(merge::MergeArgs),
     Forecast(forecast::ForecastArgs),
+    Land(land::LandArgs),
+    Pr(pr::PrArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
     Trust(trust::TrustArgs),
@@ -121,9 +127,12 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Export(args) => export::run(globals, args),
         Command::Cancel(args) => cancel::run(globals, args),
         Command::Rm(args) => rm::run(globals, args),
+        Command::Cleanup(args) => cleanup::run(globals, args),
         Command::Worktree(args) => worktree::run(globals, args),
         Command::Merge(args) => merge::run(globals, args),
         Command::Forecast(args) => forecast::run(globals, args),
+        Command::Land(args) => land::run(globals, args),
+        Command::Pr(args) => pr::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),

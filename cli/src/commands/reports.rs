@@ -8,7 +8,7 @@ use pleach::ids::TaskId;
 use pleach::progress::{StepCommit, TaskState};
 use serde_json::{Value, json};
 
-use crate::commands::logs::warn_incomplete;
+use crate::commands::logs::{repo_at, warn_incomplete};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -34,12 +34,15 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     let mut reports = Vec::new();
     let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
     let is_meant = |(id, _): &(&TaskId, &TaskState)| args.task.as_ref().is_none_or(|task| task == *id);
-    for (id, state) in trees.iter().flat_map(TreeHistory::tasks).filter(is_meant) {
-        for found in &state.steps {
-            let Some(path) = &found.step.report else { continue };
-            let report = report(&ground.place.repo, id, found, path)?;
-            if !reports.contains(&report) {
-                reports.push(report);
+    for tree in &trees {
+        for (id, state) in tree.tasks().filter(is_meant) {
+            for found in &state.steps {
+                let Some(path) = &found.step.report else { continue };
+                let mut report = report(repo_at(&ground, tree, id), id, found, path)?;
+                report["repo"] = json!(tree.repo_of(id).map_or(&ground.place.name, |of| &of.name));
+                if !reports.contains(&report) {
+                    reports.push(report);
+                }
             }
         }
     }

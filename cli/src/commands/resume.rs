@@ -16,18 +16,23 @@ use pleach::text::{listed, shell_word};
 use pleach::trust::for_inputs;
 
 use crate::answers::AnswerArgs;
+use crate::arrival::{arrive, refuse_continued};
 use crate::code::Code;
+use crate::commands::land::finish_landings;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::next_commands::resume_task;
 use crate::pipeline_file::PipelineFile;
-use crate::preflight::{any_unproxied, check_agents, check_answers, check_prices, require_trust, warn_simulated};
+use crate::place::{Place, Places};
+use crate::preflight::{
+    any_unproxied, check_agents, check_answers, check_prices, check_repos, require_trust, warn_simulated,
+};
 use crate::prompt::BUILT_IN;
 use crate::render::show_git_progress;
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, print_agents, run_to_end, warn_unmetered};
+use crate::session::{Protection, build, print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Search};
 use crate::survey::orphans::repair_worktrees;
@@ -44,14 +49,21 @@ pub struct ResumeArgs {
     /// Restart at this node, which the session has reached before.
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
+    /// Bring the session from this remote first: into its workspace, or into this directory if that is empty.
+    #[arg(long, value_name = "URL", requires = "session")]
+    remote: Option<String>,
     #[command(flatten)]
     answers: AnswerArgs,
 }
 
 pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
+    if let (Some(address), Some(given)) = (&args.remote, &args.session) {
+        arrive(globals, address, given)?;
+    }
     let local = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
+    finish_landings(globals, &local, &place);
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
@@ -77,14 +89,19 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
     refuse_unknown_agent(&id, &resolved.config)?;
     let settings = settings::Settings { resolved, ..local };
+    let places = Places::of_session(place, &history.started, &settings)?;
+    let place = &places.record;
+    check_repos(&pipeline, &places)?;
     let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
-    let from = match stands.work().or(stands.base()) {
-        Some(from) => from,
-        None => place.repo.head().map_err(|error| of_engine(&error.into()))?.commit,
+    let stand = |(place, head): (_, _)| {
+        let place: &Place = place;
+        (place, stands.state.work.get(&place.name).copied().unwrap_or(head))
     };
+    let from: Vec<_> = places.heads()?.into_iter().map(stand).collect();
     let record = Source::named(Precedence::Recorded, format!("as session {id} recorded it"));
     let inputs = for_inputs(&history.started.inputs, &record);
-    require_trust(globals, &settings, &place, from, &pipeline, &history.started.dot_path, inputs)?;
+    require_trust(globals, &settings, &from, &pipeline, &history.started.dot_path, inputs)?;
+    refuse_continued(&settings, place, &id)?;
     let built = build(globals, &settings, &settings.resolved.config, answers)?;
     let alone = any_unproxied(&pipeline, &built.engine.agents);
     if history.started.simulated {
@@ -92,16 +109,16 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     }
     check_agents(&pipeline, &built.engine.agents)?;
     check_prices(&built.engine, [&pipeline])?;
-    show_git_progress(globals, &place.repo);
+    places.all().for_each(|place| show_git_progress(globals, &place.repo));
     let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Session { session, .. } if *session == id);
-    repair_worktrees(&place.repo, &settings, is_own);
+    repair_worktrees(&places, &settings, is_own);
     wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, pipeline.agent_nodes()).await;
         warn_unmetered(built.engine.unmetered([&pipeline]));
         let is_back = node.is_some() || matches!(stands.standing(), SessionStatus::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
-        let resumed = resume_session(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
+        let resumed = resume_session(built.engine, places.repos(), &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         if let Some(kept) = kept {
             warning!(WorkKept, "uncommitted work of the last run is kept at {kept}");

@@ -1,6 +1,6 @@
 //! `pleach rm`
 
-mod keeps;
+pub(super) mod keeps;
 mod select;
 
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::engine::queue::withdraw_session;
-use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};
+use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, RepoStep, WorktreeStays, prepare_removal};
 use pleach::git::Repo;
-use pleach::ids::{RepoPath, SessionId};
+use pleach::ids::{RepoName, RepoPath, SessionId};
 use pleach::text::shell_word;
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_queue};
 use crate::next_commands::resume_task;
 use crate::render::Out;
-use crate::sessions;
-use crate::settings::{self, state_dir};
+use crate::sessions::{self, SessionGround};
+use crate::settings::state_dir;
 
 /// Remove sessions: their branches, records and worktrees.
 ///
@@ -53,10 +53,11 @@ pub struct RmArgs {
 const GRACE: Duration = Duration::from_secs(10);
 
 pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
-    let repo = sessions::repository(globals)?;
-    let worktrees = settings::load_for(globals, &globals.dir)?.resolved.config.worktrees;
+    let ground = SessionGround::find(globals)?;
+    let worktrees = &ground.settings.resolved.config.worktrees;
     let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
-    let remover = Remover { globals, repo, state_dir: state_dir(&globals.environment)?, copied_in, args: &args };
+    let (state_dir, repo) = (state_dir(&globals.environment)?, ground.place.repo.clone());
+    let remover = Remover { globals, ground, repo, state_dir, copied_in, args: &args };
     let selectors = args.select.given();
     let mut told = RemovalMessage { out: Out::new(), documents: Vec::new() };
     if args.select.keeps {
@@ -64,7 +65,7 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     }
     match selectors.is_empty() {
         true => remover.remove_named(&mut told)?,
-        false => remover.remove_chosen(select(&remover.repo, &selectors)?, &mut told)?,
+        false => remover.remove_chosen(select(&remover.ground, &selectors)?, &mut told)?,
     }
     if globals.json {
         told.out.json(&json!({"dry_run": args.dry_run, "sessions": told.documents}))?;
@@ -77,6 +78,7 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
 /// Removes sessions of one repository.
 struct Remover<'a> {
     globals: &'a Globals,
+    ground: SessionGround,
     repo: Repo,
     state_dir: PathBuf,
     copied_in: Vec<RepoPath>,
@@ -123,7 +125,7 @@ impl Remover<'_> {
     /// Removes what was kept, and names every commit: until git collects its garbage, that is how to get it back.
     fn remove_keeps(&self, mut out: Out) -> Result<Exit, Failure> {
         let (globals, dry_run) = (self.globals, self.args.dry_run);
-        let all = keeps::find(&self.repo, self.args.select.before())?;
+        let all = keeps::find(&self.repo, &[&self.repo], self.args.select.before())?;
         for kept in &all {
             if !dry_run {
                 keeps::remove(&self.repo, kept)?;
@@ -145,7 +147,7 @@ impl Remover<'_> {
     }
 
     fn look(&self, id: &SessionId) -> Result<Removal, Failure> {
-        let removal = prepare_removal(&self.repo, id, &self.state_dir, &self.copied_in);
+        let removal = prepare_removal(&self.ground.repos_of(id), id, &self.state_dir, &self.copied_in);
         removal.map_err(|error| failure(&error))
     }
 
@@ -175,9 +177,10 @@ impl Remover<'_> {
         }
         let mut steps = Vec::new();
         let out = &mut told.out;
-        let mut tell = |step: &RemovalStep| {
-            let line = format!("{session}: {}", text(step, dry_run));
-            steps.push(value(step));
+        let mut tell = |(repo, step): &RepoStep| {
+            let at = repo.as_ref().map(|repo| format!(" in {repo}")).unwrap_or_default();
+            let line = format!("{session}{at}: {}", text(step, dry_run));
+            steps.push(value(repo.as_ref(), step));
             if globals.json {
                 say!("{line}");
                 return Ok(());
@@ -221,6 +224,7 @@ fn removal_hint(removal: &Removal) -> String {
         Obstacle::Unmerged { branch, .. } => Some(shell_word(branch)),
         Obstacle::OnNoBranch { tip, .. } => Some(tip.short()),
         Obstacle::BranchMoved { .. }
+        | Obstacle::RepoMissing { .. }
         | Obstacle::Unsaved { .. }
         | Obstacle::Unreadable { .. }
         | Obstacle::Lost { .. } => None,
@@ -241,6 +245,9 @@ fn removal_hint(removal: &Removal) -> String {
             format!("`pleach {resumes}` resumes the task and lands it; or {force}")
         }
         Some(what) => format!("merge it with `git merge {what}`, or {force}"),
+        None if any(|obstacle| matches!(obstacle, Obstacle::RepoMissing { .. })) => {
+            format!("add it there with the path of its clone, or `pleach rm --force {id}` removes the rest")
+        }
         None => {
             let branch = leaves.map(|leaves| format!(" and {leaves}")).unwrap_or_default();
             format!("`pleach rm --force {id}` removes the session{branch}")
@@ -248,7 +255,15 @@ fn removal_hint(removal: &Removal) -> String {
     }
 }
 
-fn failure(error: &RemoveError) -> Failure {
+/// Why a worktree, or something else that was left, is still there.
+pub(super) fn stays_failure(why: &WorktreeStays) -> Failure {
+    match why {
+        WorktreeStays::Refused(error) => failure(error),
+        why => Failure::new(Code::RemovalRefused, why.to_string()),
+    }
+}
+
+pub(super) fn failure(error: &RemoveError) -> Failure {
     match error {
         RemoveError::Session(error) => of_engine(error),
         RemoveError::CheckedOut { .. } => {
@@ -295,7 +310,15 @@ fn text(step: &RemovalStep, dry_run: bool) -> String {
     }
 }
 
-fn value(step: &RemovalStep) -> Value {
+fn value(repo: Option<&RepoName>, step: &RemovalStep) -> Value {
+    let mut value = step_value(step);
+    if let Some(repo) = repo {
+        value["repo"] = json!(repo);
+    }
+    value
+}
+
+fn step_value(step: &RemovalStep) -> Value {
     match step {
         RemovalStep::Keep { reference, unmerged, uncommitted } => {
             json!({"step": "keep", "ref": reference, "unmerged": unmerged, "uncommitted": uncommitted})

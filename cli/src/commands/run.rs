@@ -1,6 +1,6 @@
 //! `pleach run`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,20 +14,23 @@ use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;
 use crate::code::Code;
+use crate::commands::land::finish_landings;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
+use crate::place::{Place, Places};
 use crate::preflight::{
-    Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, require_trust,
+    Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, check_repos, require_trust,
     warn_of_dirty_files, warn_of_skipped, warn_simulated,
 };
 use crate::prompt;
+use crate::remotes::{SessionStart, clone_missing, fetched_starts, local_starts, warn_of_unpushed_records};
 use crate::render::node::kind;
 use crate::render::{Out, show_git_progress};
 use crate::runtime::block_on;
-use crate::session::{Place, Protection, build, print_agents, print_session, run_to_end, warn_unmetered};
+use crate::session::{Protection, build, print_agents, print_session, run_to_end, warn_unmetered};
 use crate::settings::{self, Search, Settings};
 use crate::survey::orphans::repair_worktrees;
 use crate::trust::TerminalTruster;
@@ -80,18 +83,30 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
             prompt::pipeline(prompt, &settings.resolved.config)
         }
     };
-    let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
-    let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
+    // A repository that is given by its path is taken as it is.
+    let is_as_it_is = args.dry_run || args.repo.is_some();
+    let cloned = if is_as_it_is { BTreeSet::new() } else { clone_missing(globals, &settings)? };
+    let places = Places::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
+    let place = &places.record;
+    if !args.dry_run {
+        finish_landings(globals, &settings, place);
+    }
+    let starts = match is_as_it_is {
+        true => local_starts(&places)?,
+        false => fetched_starts(globals, &settings, &places, &cloned)?,
+    };
     let inputs = match prompt {
         None => inputs,
-        Some(prompt) => prompt::inputs(prompt, head.commit, inputs),
+        Some(prompt) => prompt::inputs(prompt, starts[0].at.commit, inputs),
     };
     let config = &settings.resolved.config;
     let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), config)?;
     check_answers(&[&pipeline], None, &answers)?;
+    check_repos(&pipeline, &places)?;
     if !args.dry_run {
-        require_trust(globals, &settings, &place, head.commit, &pipeline, &file.name, Vec::new())?;
-        agree_to_inputs(globals, &settings, &place, &inputs)?;
+        let starts: Vec<_> = starts.iter().map(|start| (start.place, start.at.commit)).collect();
+        require_trust(globals, &settings, &starts, &pipeline, &file.name, Vec::new())?;
+        agree_to_inputs(globals, &settings, place, &inputs)?;
     }
     let built = build(globals, &settings, config, answers)?;
     let agents = &built.engine.agents;
@@ -102,7 +117,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         warn_simulated();
     }
     if args.dry_run {
-        return dry_run(globals, &pipeline, &place, agents, &diagnostics);
+        return dry_run(globals, &pipeline, &places, agents, &diagnostics);
     }
     if globals.json {
         let mut out = Out::new();
@@ -110,17 +125,19 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     }
     let alone = any_unproxied(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
-    show_git_progress(globals, &place.repo);
-    repair_worktrees(&place.repo, &settings, |_| false);
-    warn_of_dirty_files(globals, &place)?;
-    warn_of_skipped(globals, &place.repo, &settings)?;
+    for place in places.all() {
+        show_git_progress(globals, &place.repo);
+        warn_of_skipped(globals, &place.repo, &settings)?;
+    }
+    warn_of_unpushed_records(globals, config);
+    warn_of_dirty_files(globals, &places)?;
+    repair_worktrees(&places, &settings, |_| false);
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = pipeline.agent_nodes().cloned().collect();
     let unheld = built.engine.unmetered([&pipeline]);
     let request = StartRequest {
-        repo: place.repo,
-        repo_name: place.name,
-        branch_prefix: place.branch_prefix,
+        record: starts[0].to_repo(),
+        others: starts[1..].iter().map(SessionStart::to_repo).collect(),
         simulated,
         pipeline,
         dot: file.source,
@@ -131,7 +148,6 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         files: file.files,
         inputs,
         config: config.recordable(),
-        base: None,
     };
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, &workers).await;
@@ -190,23 +206,32 @@ fn agree_to_inputs(
 fn dry_run(
     globals: &Globals,
     pipeline: &Pipeline,
-    place: &Place,
+    places: &Places,
     agents: &Roster,
     diagnostics: &[Value],
 ) -> Result<Exit, Failure> {
     let mut out = Out::new();
-    let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
+    let starts = places.heads()?;
     let name = pipeline.name().map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     if globals.json {
         let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node, agents)).collect();
+        let (place, base) = &starts[0];
+        let repos: Vec<Value> = starts
+            .iter()
+            .map(|(place, base)| json!({"repo": place.name, "base": base, "branch_prefix": place.branch_prefix}))
+            .collect();
         out.json(&json!({
-            "pipeline": name, "repo": place.name, "base": head.commit, "branch_prefix": place.branch_prefix,
-            "nodes": nodes, "diagnostics": diagnostics,
+            "pipeline": name, "repo": place.name, "base": base, "branch_prefix": place.branch_prefix,
+            "repos": repos, "nodes": nodes, "diagnostics": diagnostics,
         }))?;
         return Ok(Exit::Done);
     }
-    out.line(format!("would run `{name}` on `{}` at {}", place.name, head.commit.short()))?;
-    out.line(format!("branch {}{name}/SESSION", place.branch_prefix))?;
+    let on: Vec<String> = starts.iter().map(|(place, base)| format!("`{}` at {}", place.name, base.short())).collect();
+    out.line(format!("would run `{name}` on {}", listed(on, usize::MAX)))?;
+    for (place, _) in &starts {
+        let at = if starts.len() > 1 { format!(" in {}", place.name) } else { String::new() };
+        out.line(format!("branch {}{name}/SESSION{at}", place.branch_prefix))?;
+    }
     let mut told = Vec::new();
     for agent in pipeline.agent_nodes().filter_map(|node| agents.at_a_glance(node)) {
         if !told.contains(&agent) {

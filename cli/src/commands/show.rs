@@ -7,7 +7,7 @@ use clap::Args;
 use pleach::engine::{Deed, TurnView, View};
 use pleach::event::Usage;
 use pleach::git::{self, Repo};
-use pleach::ids::{CommitId, SessionId, TurnId};
+use pleach::ids::{CommitId, RepoName, SessionId, TurnId};
 use pleach::record;
 use pleach::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
@@ -18,8 +18,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git};
+use crate::place::Place;
 use crate::render::{Out, duration, session as show, tokens};
-use crate::sessions::{self, SessionFilter};
+use crate::sessions::{self, SessionFilter, SessionGround};
 use turn_text::TurnText;
 
 /// Show a turn: its messages, tools, changes and cost.
@@ -38,18 +39,25 @@ struct TurnPage {
     session: SessionId,
     /// None when only the commit is left.
     turn: Option<TurnText>,
-    commit: Option<(CommitId, TurnFactsOf, String)>,
+    commits: Vec<ShownCommit>,
 }
 
-/// The facts of a turn from its commit's trailers.
-type TurnFactsOf = Option<TurnFacts>;
+/// A commit, what its trailers say, and what it changed.
+struct ShownCommit {
+    /// The repository, where the session works in several.
+    repo: Option<RepoName>,
+    commit: CommitId,
+    /// The facts of a turn from its trailers.
+    facts: Option<TurnFacts>,
+    patch: String,
+}
 
 pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
-    let repo = sessions::repository(globals)?;
+    let ground = SessionGround::find(globals)?;
     let whole = globals.verbosity > 0;
-    let (document, text) = match named_turn(&repo, &args.what)? {
-        Some((session, turn)) => of_turn(&repo, session, &turn)?.both(whole),
-        None => of_commit(&repo, &args.what, whole)?,
+    let (document, text) = match named_turn(&ground.place.repo, &args.what)? {
+        Some((session, turn)) => of_turn(&ground, session, &turn)?.both(whole),
+        None => of_commit(&ground, &args.what, whole)?,
     };
     let mut out = Out::new();
     if globals.json {
@@ -83,66 +91,85 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
     }
 }
 
-fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<TurnPage, Failure> {
+fn of_turn(ground: &SessionGround, session: SessionId, id: &TurnId) -> Result<TurnPage, Failure> {
+    let repo = &ground.place.repo;
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.turns);
         return Err(Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {session}` lists them")));
     };
-    let commit = match turn.commit_in(view.summary.started.first_repo()) {
-        Some(commit) => Some(read_commit(repo, commit)?),
-        None => None,
-    };
-    Ok(TurnPage { session, turn: Some(TurnText::read(repo, &view, turn)?), commit })
+    let started = &view.summary.started;
+    let repos = ground.repos(started);
+    let mut commits = Vec::new();
+    for (name, commit) in turn.commit.iter().flatten() {
+        if let Some(repo) = repos.get(name) {
+            let shown = ShownCommit::read(repo, *commit)?;
+            commits.push(ShownCommit { repo: started.has_several_repos().then(|| name.clone()), ..shown });
+        }
+    }
+    Ok(TurnPage { session, turn: Some(TurnText::read(repo, &view, turn)?), commits })
 }
 
 /// A commit as JSON and as text.
-fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Failure> {
-    let id = repo.resolve(text).map_err(|error| match sessions::resolve(repo, text) {
-        Ok(session) => Failure::new(Code::NoSuchTurn, format!("`{text}` is a session, not a turn"))
-            .hint(format!("`pleach turns {session}` lists its turns")),
-        Err(_) => of_git(&error),
-    })?;
-    let (commit, facts, patch) = read_commit(repo, id)?;
-    let Some(facts) = facts else {
-        if let Some(step) = step::StepView::read(repo, id, &patch)? {
+fn of_commit(ground: &SessionGround, text: &str, whole: bool) -> Result<(Value, String), Failure> {
+    let record = &ground.place.repo;
+    let in_record = record.resolve(text);
+    let elsewhere = || {
+        let found = |place: Place| Some((place.repo.resolve(text).ok()?, place.repo));
+        ground.others().into_iter().find_map(found)
+    };
+    let (id, repo) = match in_record {
+        Ok(id) => (id, record.clone()),
+        Err(error) => elsewhere().ok_or_else(|| match sessions::resolve(record, text) {
+            Ok(session) => Failure::new(Code::NoSuchTurn, format!("`{text}` is a session, not a turn"))
+                .hint(format!("`pleach turns {session}` lists its turns")),
+            Err(_) => of_git(&error),
+        })?,
+    };
+    let shown = ShownCommit::read(&repo, id)?;
+    let Some(facts) = &shown.facts else {
+        if let Some(step) = step::StepView::read(&repo, id, &shown.patch)? {
             return Ok((step.json(), step.text(whole)));
         }
         return Err(Failure::new(Code::NoSuchTurn, format!("commit {} is not a turn of a session", id.short()))
             .hint(format!("`git show {}` shows it", id.short())));
     };
-    match View::load(repo, &facts.session) {
+    match View::load(record, &facts.session) {
         Ok(_) => {
-            let mut shown = of_turn(repo, facts.session.clone(), &facts.turn)?;
+            let mut page = of_turn(ground, facts.session.clone(), &facts.turn)?;
             // A copy of the turn's commit shows its own change.
-            shown.commit = Some((commit, Some(facts), patch));
-            Ok(shown.both(whole))
+            if !page.commits.iter().any(|of_turn| of_turn.commit == shown.commit) {
+                page.commits = vec![shown];
+            }
+            Ok(page.both(whole))
         }
         // The commit outlives its record: it may have been removed, or never been fetched.
         Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
-            Ok(TurnPage { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
+            Ok(TurnPage { session, turn: None, commits: vec![shown] }.both(whole))
         }
         Err(error) => Err(of_engine(&error)),
     }
 }
 
-/// A commit, what its trailers say, and what it changed.
-fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, String), Failure> {
-    let read = || {
-        let commit = repo.commit(id)?;
-        let patch = match repo.tree_before(&commit)? {
-            Some(before) => git::diff::patch(repo, before, commit.tree, &[])?,
-            None => {
-                if !commit.parents.is_empty() {
-                    warning!(ShallowClone, "shallow clone: what {} changed is unknown; {UNSHALLOW}", id.short());
+impl ShownCommit {
+    fn read(repo: &Repo, id: CommitId) -> Result<Self, Failure> {
+        let read = || {
+            let commit = repo.commit(id)?;
+            let patch = match repo.tree_before(&commit)? {
+                Some(before) => git::diff::patch(repo, before, commit.tree, &[])?,
+                None => {
+                    if !commit.parents.is_empty() {
+                        warning!(ShallowClone, "shallow clone: what {} changed is unknown; {UNSHALLOW}", id.short());
+                    }
+                    String::new()
                 }
-                String::new()
-            }
+            };
+            let facts = TurnFacts::read(&CommitMessage::read(&commit.text()));
+            Ok(Self { repo: None, commit: id, facts, patch })
         };
-        Ok((id, TurnFacts::read(&CommitMessage::read(&commit.text())), patch))
-    };
-    read().map_err(|error| of_git(&error))
+        read().map_err(|error| of_git(&error))
+    }
 }
 
 /// The hint to unshallow a clone.
@@ -160,10 +187,12 @@ impl TurnPage {
             None => json!({"messages": null}),
         };
         document["session"] = json!(self.session);
-        if let Some((commit, facts, patch)) = &self.commit {
-            document["shown_commit"] = json!(commit);
-            document["patch"] = json!(patch);
-            if let (None, Some(facts)) = (&self.turn, facts) {
+        let of_repo = |shown: &ShownCommit| json!({"repo": shown.repo, "commit": shown.commit, "patch": shown.patch});
+        document["commits"] = self.commits.iter().map(of_repo).collect();
+        if let Some(shown) = self.commits.first() {
+            document["shown_commit"] = json!(shown.commit);
+            document["patch"] = json!(shown.patch);
+            if let (None, Some(facts)) = (&self.turn, &shown.facts) {
                 document["turn"] = json!(facts.turn);
                 document["node"] = json!(facts.node);
                 document["model"] = json!(facts.model);
@@ -177,18 +206,19 @@ impl TurnPage {
         let mut text = show::fields(&self.fields());
         text.push('\n');
         text.extend(self.turn.iter().map(|spoken| spoken.text(whole)));
-        if let Some((_, _, patch)) = self.commit.as_ref().filter(|(_, _, patch)| !patch.is_empty()) {
-            text.push_str("\n── diff\n");
-            text.push_str(&plain_patch(patch));
+        for shown in self.commits.iter().filter(|shown| !shown.patch.is_empty()) {
+            let at = shown.repo.as_ref().map(|repo| format!(" in {repo}")).unwrap_or_default();
+            text.push_str(&format!("\n── diff{at}\n"));
+            text.push_str(&plain_patch(&shown.patch));
         }
         text
     }
 
     fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
-        match (&self.turn, &self.commit) {
+        match (&self.turn, self.commits.first().and_then(|shown| shown.facts.as_ref())) {
             (Some(spoken), _) => turn_fields(&self.session, &spoken.turn, &mut fields),
-            (None, Some((_, Some(facts), _))) => {
+            (None, Some(facts)) => {
                 fields
                     .push(("turn", format!("{}/{} (its record is not in this repository)", self.session, facts.turn)));
                 fields.push(("node", facts.node.to_string()));
@@ -196,8 +226,9 @@ impl TurnPage {
             }
             (None, _) => {}
         }
-        if let Some((commit, _, _)) = &self.commit {
-            fields.push(("commit", commit.to_string()));
+        for shown in &self.commits {
+            let of = shown.repo.as_ref().map(|repo| format!("{repo} ")).unwrap_or_default();
+            fields.push(("commit", format!("{of}{}", shown.commit)));
         }
         fields
     }
@@ -219,7 +250,7 @@ fn turn_fields(session: &SessionId, turn: &TurnView, fields: &mut Vec<(&'static 
     }
     fields.extend(turn.failure.as_ref().map(|failure| ("failed", failure.in_words())));
     fields.push(("at", turn.at.to_string()));
-    let files: Vec<String> = turn.files.values().flatten().map(ToString::to_string).collect();
+    let files: Vec<String> = show::files(&turn.files);
     if !files.is_empty() {
         fields.push(("files", files.join("\n")));
     }

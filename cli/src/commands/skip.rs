@@ -48,6 +48,7 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
     let ground = TreeContext::for_task(globals, Some(&args.task))?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
+    let (ground, grown) = ground.at_task(&grown, &args.task).unwrap_or((ground, grown));
     let marking = ground.marking(&grown.file);
     let task = &args.task;
     if !grown.node(task).is_leaf() {
@@ -58,9 +59,13 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         Mark::Skip => ("skipped", "complete"),
         Mark::Reset => ("reset", "pending"),
     };
+    let on = match grown.repo_of(task) {
+        Some(repo) => format!("`{}` of {repo}", ground.target),
+        None => format!("`{}`", ground.target),
+    };
     let mut out = Out::new();
     let nothing = |out: &mut Out| match globals.json {
-        true => out.json(&json!({"task": task, "changed": false, "commit": null})),
+        true => out.json(&json!({"task": task, "changed": false, "commit": null, "repo": ground.place.name})),
         false => out.line(format!("nothing to do: {task} is {already} already")),
     };
     let redactor = ground.settings.redactor();
@@ -70,12 +75,12 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
             Some(PreparedMark { run_start, message, session, removed }) if globals.json => {
                 let run_start = run_start.map(|message| message.write());
                 out.json(&json!({
-                    "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(),
+                    "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(), "repo": ground.place.name,
                     "cancelled_session": session, "removed_branch": removed,
                 }))?;
             }
             Some(PreparedMark { run_start, message, session, removed }) => {
-                out.line(format!("would commit on `{}`:\n", ground.target))?;
+                out.line(format!("would commit on {on}:\n"))?;
                 if let Some(run_start) = run_start {
                     out.text(&run_start.write())?;
                     out.line("\nand then:\n")?;
@@ -96,12 +101,11 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
             let entry = marking.queue(task, mark).map_err(|error| of_tree(&error))?;
             match globals.json {
                 true => {
-                    out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target}))?
+                    out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target, "repo": ground.place.name}))?
                 }
                 false => out.line(format!(
-                    "queued: {}; the run that works on `{}` writes it ({holder})",
-                    entry.name(),
-                    ground.target
+                    "queued: {}; the run that works on {on} writes it ({holder})",
+                    entry.name()
                 ))?,
             }
             return Ok(Exit::Done);
@@ -112,13 +116,13 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         None => nothing(&mut out)?,
         Some(marked) if globals.json => {
             out.json(&json!({
-                "task": task, "changed": true, "commit": marked.commit, "target": ground.target,
+                "task": task, "changed": true, "commit": marked.commit, "target": ground.target, "repo": ground.place.name,
                 "cancelled_session": marked.session,
                 "removed_branch": marked.removed.as_ref().map(|(branch, _)| branch),
             }))?;
         }
         Some(marked) => {
-            out.line(format!("{done}: {task} on `{}` ({})", ground.target, marked.commit.short()))?;
+            out.line(format!("{done}: {task} on {on} ({})", marked.commit.short()))?;
             if let Some(session) = marked.session {
                 out.line(format!("cancelled: session {session}, which worked on it"))?;
             }

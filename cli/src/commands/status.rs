@@ -1,17 +1,17 @@
 //! `pleach status`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
 use pleach::engine::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::tree::task_lock;
-use pleach::engine::{SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
+use pleach::engine::tree::{TreeRepo, task_lock};
+use pleach::engine::{RepoWork, SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
 use pleach::git::Repo;
-use pleach::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
-use pleach::step::shown_name;
+use pleach::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
+use pleach::step::{TreeName, shown_name};
 use pleach::text::{counted, shell_word};
 use pleach::workspace::target_of;
 use serde_json::{Value, json};
@@ -24,10 +24,10 @@ use crate::forecast_marks::{FORECAST_HINT, ForecastMarks};
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_no_task, of_tree};
 use crate::next_commands::{about, resume_task};
-use crate::render::tree::{TreeView, running, withered_json};
-use crate::render::{Out, question, session as show, spent};
-use crate::session::Place;
-use crate::sessions;
+use crate::place::Place;
+use crate::render::tree::{RunningTask, TreeView, running, withered_json};
+use crate::render::{Out, pushes, question, session as show, spent};
+use crate::sessions::{self, SessionGround};
 use crate::settings;
 use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
 use crate::tree::plan::target;
@@ -59,6 +59,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let tasks = TaskGround { settings: settings.clone(), place: place.clone(), dir: globals.dir.clone() };
+    let sessions = SessionGround { settings: settings.clone(), place: place.clone() };
     let ground = match target(&place) {
         Ok(target) => Some(TreeContext::on(globals, settings, place, target)),
         Err(none) if args.tree.is_some() => return Err(none),
@@ -68,7 +69,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
         Some(given) if given.starts_with("task-") && args.tree.is_none() && is_ad_hoc(&repo, given)? => {
             task::show(globals, &tasks, &tasks.view(given)?)?;
         }
-        Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,
+        Some(given) => picked(globals, &args, (&repo, &sessions), ground.as_ref(), given)?,
         None if args.watch => {
             watch(globals, &repo, &mut || all(globals, &args, (&repo, &prefix), (ground.as_ref(), &tasks)))?
         }
@@ -100,7 +101,7 @@ fn is_detached(repo: &Repo) -> bool {
 fn picked(
     globals: &Globals,
     args: &StatusArgs,
-    repo: &Repo,
+    (repo, of_sessions): (&Repo, &SessionGround),
     ground: Option<&TreeContext>,
     given: &str,
 ) -> Result<(), Failure> {
@@ -127,7 +128,7 @@ fn picked(
         (true, None) => failure,
         (false, _) => no_task(failure),
     })?;
-    one(globals, repo, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
+    one(globals, of_sessions, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
 }
 
 /// Why no tree is shown, where what is checked out has none.
@@ -189,16 +190,16 @@ fn all(
     picture.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));
     picture.invalid = withered.iter().any(|tree| tree.invalid);
     picture.files = grown.iter().filter_map(|grown| grown.file.place.clone()).collect();
-    let trees: Vec<TreeView<'_>> = ground
-        .into_iter()
-        .flat_map(|ground| {
-            let sessions = || open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
-            grown.iter().map(move |grown| {
-                let running = running(sessions(), &ground.target, &grown.file.name);
-                TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running }
-            })
-        })
-        .collect();
+    let mut trees = Vec::new();
+    for (ground, grown) in ground.into_iter().flat_map(|ground| grown.iter().map(move |grown| (ground, grown))) {
+        let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
+        let mut running = running(sessions, &ground.target, &grown.file.name);
+        for of in grown.targets().into_iter().filter(|of| of.name != ground.place.name) {
+            running.extend(running_in(of, &grown.file.name)?);
+        }
+        trees.push(TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running });
+    }
+    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id)).collect();
     picture.document = json!({
         "target": ground.map(|ground| &ground.target),
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
@@ -207,17 +208,24 @@ fn all(
         "unreadable_tasks": unreadable,
         "sessions": open.iter().map(|listed| session_json(listed, &marks)).collect::<Vec<_>>(),
         "landed_sessions": landed,
+        "failed_pushes": failed_pushes,
     });
     picture.text = text(
         (&trees, &withered),
         (&tasks, &unreadable, &marks),
-        (&open, &gone, landed),
+        (&open, &gone, landed, &failed_pushes),
         worked.map(|holder| holder.text),
     );
     if let Some(why) = no_trees(repo, prefix) {
         picture.text.insert_str(0, &format!("{why}\n\n"));
     }
     Ok(picture)
+}
+
+/// The tasks of a tree that are being worked in another of its repositories.
+fn running_in(of: &TreeRepo, tree: &TreeName) -> Result<BTreeMap<TaskId, RunningTask>, Failure> {
+    let (open, _) = View::open(&of.repo).map_err(|error| of_engine(&error))?;
+    Ok(running(open.iter().filter_map(|(_, summary)| summary.as_ref().ok()), &of.target, tree))
 }
 
 /// The sessions that have landed what is not there any more.
@@ -256,7 +264,7 @@ fn session_json((id, summary): &Listed, marks: &ForecastMarks) -> Value {
 fn text(
     (trees, withered): (&[TreeView<'_>], &[BrokenTree]),
     (tasks, unreadable, marks): (&[TaskView], &[String], &ForecastMarks),
-    (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
+    (open, gone, landed, failed_pushes): (&[Listed], &BTreeSet<SessionId>, usize, &[String]),
     worked: Option<String>,
 ) -> String {
     let mut parts: Vec<String> = trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();
@@ -269,6 +277,7 @@ fn text(
     if !open.is_empty() {
         parts.push(show::sessions(open, (gone, marks), clock::now()));
     }
+    parts.extend((!failed_pushes.is_empty()).then(|| failed_pushes.join("\n")));
     if landed > 0 {
         parts.push(format!("{} of tasks that have ended; -v lists them", counted(landed, "session")));
     }
@@ -281,16 +290,29 @@ fn text(
     format!("{}\n", parts.join("\n\n"))
 }
 
-fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
-    let summary = &view.summary;
-    let copies = session_worktrees(repo, &summary.session).map_err(|error| of_git(&error))?;
-    let copies: Vec<String> =
-        copies.iter().filter(|copy| copy.path.is_dir()).map(|copy| copy.path.display().to_string()).collect();
+fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Failure> {
+    let (summary, repo) = (&view.summary, &ground.place.repo);
+    let repos = ground.repos(&summary.started);
+    let mut branches = Vec::new();
+    let mut copies: Vec<String> = Vec::new();
+    for of in summary.repos() {
+        let Some(repo) = repos.get(of.repo) else { continue };
+        let found = session_worktrees(repo, &summary.session).map_err(|error| of_git(&error))?;
+        copies.extend(found.iter().filter(|copy| copy.path.is_dir()).map(|copy| copy.path.display().to_string()));
+        let read = || Ok((of.branch_at(repo)?, of.missing_on_branch(repo)?));
+        let (at, missing) = read().map_err(|error| of_engine(&error))?;
+        branches.push(BranchNow { of, at, missing });
+    }
     let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
-        document["branch_at"] = json!(summary.branch_at(repo).map_err(|error| of_engine(&error))?);
+        let of_record = branches.iter().find(|branch| branch.of.repo == summary.started.record_repo());
+        document["branch_at"] = json!(of_record.and_then(|branch| branch.at));
+        for (described, now) in document["repos"].as_array_mut().into_iter().flatten().zip(&branches) {
+            described["branch_at"] = json!(now.at);
+        }
         document["worktrees"] = json!(copies);
+        document["pushes"] = pushes::of(&repos, summary).iter().map(|(name, pushed)| pushed.json(name)).collect();
         let asked = summary.questions();
         document["question"] = asked.first().map_or(Value::Null, question::json);
         document["questions"] = asked.iter().map(question::json).collect();
@@ -300,9 +322,12 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
-    let missing = summary.missing_on_branch(repo).map_err(|error| of_engine(&error))?;
-    let resume_hint = resume_hint(globals, repo, summary);
-    out.line(show::fields(&details(summary, resume_hint, missing, &branch_line(summary, missing, repo)?, copies)))?;
+    let merge = merge(globals, summary, &branches);
+    let mut fields = details(summary, (resume_hint(globals, repo, summary), merge), &branches, copies);
+    let remotes = pushes::of(&repos, summary);
+    let named = |name: &RepoName| if remotes.len() > 1 { format!("{name}: ") } else { String::new() };
+    fields.extend(remotes.iter().map(|(name, pushed)| ("remote", format!("{}{}", named(name), pushed.text()))));
+    out.line(show::fields(&fields))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -310,11 +335,27 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
     out.line(show::timeline(view, globals.verbosity > 0))
 }
 
+/// A session's branch in a repository, as it is now.
+struct BranchNow<'a> {
+    of: RepoWork<'a>,
+    at: Option<CommitId>,
+    /// The newest commit it should have and lacks.
+    missing: Option<CommitId>,
+}
+
+impl BranchNow<'_> {
+    /// Where it is, and the commits it lacks.
+    fn in_words(&self) -> String {
+        let Some(at) = self.at else { return " (removed)".to_owned() };
+        let lacks = self.missing.map(|tip| format!(", without the session's newest commit: git merge {}", tip.short()));
+        format!(" at {}{}", at.short(), lacks.unwrap_or_default())
+    }
+}
+
 fn details(
     summary: &Summary,
-    resume_hint: Option<String>,
-    missing: Option<CommitId>,
-    stands: &str,
+    (resume_hint, merge): (Option<String>, Option<String>),
+    branches: &[BranchNow<'_>],
     copies: Vec<String>,
 ) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.session.to_string())];
@@ -338,13 +379,14 @@ fn details(
         fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
     }
     fields.extend(resume_hint.map(|command| ("resume", command)));
-    fields.extend(merge(summary, missing).map(|command| ("merge", command)));
-    if let Some((_, branch)) = summary.branch() {
-        fields.push(("branch", format!("{branch}{stands}")));
-    }
-    if let Some(base) = summary.base() {
-        let target = summary.started.target.as_ref().map(|target| format!(" ({target})")).unwrap_or_default();
-        fields.push(("base", format!("{}{target}", base.short())));
+    fields.extend(merge.map(|command| ("merge", command)));
+    for now in branches {
+        let at = if summary.started.has_several_repos() { format!("{}: ", now.of.repo) } else { String::new() };
+        fields.push(("branch", format!("{at}{}{}", now.of.branch, now.in_words())));
+        if let Some(base) = now.of.base {
+            let target = now.of.target.map(|target| format!(" ({target})")).unwrap_or_default();
+            fields.push(("base", format!("{at}{}{target}", base.short())));
+        }
     }
     fields.extend(copies.into_iter().map(|path| ("worktree", path)));
     let spent = spent(&summary.spent);
@@ -353,22 +395,17 @@ fn details(
     fields
 }
 
-/// The session's branch, and the commits it lacks.
-fn branch_line(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
-    let at = summary.branch_at(repo).map_err(|error| of_engine(&error))?;
-    let Some(at) = at else { return Ok(" (removed)".to_owned()) };
-    let lacks = missing.map(|tip| format!(", without the session's newest commit: git merge {}", tip.short()));
-    Ok(format!(" at {}{}", at.short(), lacks.unwrap_or_default()))
-}
-
 /// The command that brings finished work home. What the branch lacks is named by its commit.
-fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
-    let own = summary.started.task.is_none();
-    let changed = own && summary.standing() == SessionStatus::Done && summary.work() != summary.base();
-    let (_, branch) = summary.branch().filter(|_| changed)?;
-    let switch = summary.started.target.as_ref().map(|target| format!("git switch {} && ", shell_word(target)));
-    let (switch, what) = (switch.unwrap_or_default(), missing.map_or_else(|| shell_word(branch), |tip| tip.short()));
-    Some(format!("{switch}git merge {what}"))
+fn merge(globals: &Globals, summary: &Summary, branches: &[BranchNow<'_>]) -> Option<String> {
+    let own = summary.started.task.is_none() && summary.standing() == SessionStatus::Done;
+    let changed: Vec<&BranchNow<'_>> = branches.iter().filter(|now| own && now.of.has_changed()).collect();
+    let first = changed.first()?;
+    if summary.started.has_several_repos() {
+        return Some(about(globals, &globals.dir, &format!("land {}", summary.session), None));
+    }
+    let switch = first.of.target.map(|target| format!("git switch {} && ", shell_word(target)));
+    let what = first.missing.map_or_else(|| shell_word(first.of.branch), |tip| tip.short());
+    Some(format!("{}git merge {what}", switch.unwrap_or_default()))
 }
 
 /// The command that continues with a session that can continue.

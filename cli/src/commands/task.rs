@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::forecast_marks::ForecastMarks;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_no_task, of_store, of_tree};
-use crate::session::Place;
+use crate::place::Place;
 use crate::settings::{self, Settings};
 use crate::survey::orphans;
 

@@ -34,7 +34,7 @@ pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     if moments.is_empty() {
         out.line("No turns yet.")?;
     } else {
-        out.line(show::turns(&moments))?;
+        out.line(show::turns(&moments, view.summary.started.has_several_repos()))?;
     }
     Ok(Exit::Done)
 }

@@ -4,14 +4,15 @@ mod list;
 mod prune;
 
 use clap::{Args, Subcommand};
-use pleach::engine::{OwnWorktree, WorktreeOwner, WorktreePlaces};
+use pleach::engine::{OwnWorktree, WorktreeOwner, WorktreePlaces, own_worktrees};
 use serde_json::{Value, json};
 
 use crate::commands::merge::short;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::session::Place;
+use crate::lib_errors::of_engine;
+use crate::place::{Place, Places};
 use crate::settings;
 use crate::survey::orphans;
 
@@ -32,21 +33,31 @@ enum WorktreeCommand {
 
 pub fn run(globals: &Globals, args: WorktreeArgs) -> Result<Exit, Failure> {
     let settings = settings::load_for(globals, &globals.dir)?;
-    let place = Place::find(&globals.dir, None, &settings)?;
-    let places = orphans::places(&place.repo, &settings);
+    let workspace = Places::find(&globals.dir, None, &settings)?;
+    let mut all = Vec::new();
+    for place in workspace.all() {
+        let places = orphans::places_of(place, &workspace, &settings);
+        let found = own_worktrees(&place.repo, &places).map_err(|error| of_engine(&error))?;
+        all.extend(found.into_iter().map(|worktree| PlacedWorktree { place, places: places.clone(), worktree }));
+    }
     match args.command {
-        WorktreeCommand::List(args) => list::run(globals, &args, (&place, &places)),
-        WorktreeCommand::Prune(args) => prune::run(globals, &args, (&place, &places)),
+        WorktreeCommand::List(args) => list::run(globals, &args, &all),
+        WorktreeCommand::Prune(args) => prune::run(globals, &args, &all),
     }
 }
 
-/// The repository, and where its worktrees are.
-type Ground<'a> = (&'a Place, &'a WorktreePlaces);
+/// A worktree, its repository, and where the worktrees of that are.
+struct PlacedWorktree<'a> {
+    place: &'a Place,
+    places: WorktreePlaces,
+    worktree: OwnWorktree,
+}
 
-/// `SESSION/CONTEXT`, or `tasks on BRANCH`, the second one of which is `tasks on BRANCH (2)`; likewise those of the queue.
+/// `SESSION/CONTEXT` (`/REPO` where there are several), or `tasks on BRANCH`, the second one of which is `tasks on BRANCH (2)`; likewise those of the queue.
 fn owner(worktree: &OwnWorktree) -> String {
     match &worktree.owner {
-        WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
+        WorktreeOwner::Session { session, context, repo: None } => format!("{session}/{context}"),
+        WorktreeOwner::Session { session, context, repo: Some(repo) } => format!("{session}/{context}/{repo}"),
         WorktreeOwner::Tasks { target, slot: 1 } => format!("tasks on {target}"),
         WorktreeOwner::Tasks { target, slot } => format!("tasks on {target} ({slot})"),
         WorktreeOwner::Queue { target, slot: 1 } => format!("merge queue of {target}"),
@@ -58,7 +69,7 @@ fn owner(worktree: &OwnWorktree) -> String {
 /// A worktree for `--json`.
 fn document(worktree: &OwnWorktree, place: &Place) -> Value {
     let (session, context, task) = match &worktree.owner {
-        WorktreeOwner::Session { session, context } => (Some(session), Some(context), None),
+        WorktreeOwner::Session { session, context, .. } => (Some(session), Some(context), None),
         WorktreeOwner::Tasks { target, .. } => (None, None, Some(target)),
         WorktreeOwner::Queue { .. } | WorktreeOwner::Conflict { .. } => (None, None, None),
     };

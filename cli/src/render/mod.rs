@@ -7,6 +7,7 @@ pub mod graph;
 pub mod live;
 pub mod node;
 pub mod progress;
+pub mod pushes;
 pub mod question;
 pub mod session;
 pub mod stream;

@@ -8,13 +8,14 @@ use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::Session;
 use pleach::event::{Event, NodeExecution, Notification, ParallelBranchCompleted, Route, Snapshot, Status};
-use pleach::ids::{ContextId, RepoPath};
+use pleach::ids::{ContextId, RepoName, RepoPath};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::text::{counted, named};
 
 use super::agent_output::AgentOutput;
 use super::live::{Doing, Live};
 use super::node::Workers;
+use super::session::{files, short};
 use super::stream::Stream;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
 use super::{duration, question, spent};
@@ -38,6 +39,12 @@ pub struct Progress {
     failed_branches: usize,
     /// The context of the event that is shown.
     context: ContextId,
+    /// The run has ended or paused: what is pushed now is the result.
+    has_ended: bool,
+    /// The line of each repository's last push, once it has ended.
+    pushed: BTreeMap<RepoName, String>,
+    /// Commits are told with the names of their repositories.
+    several: bool,
 }
 
 impl Progress {
@@ -55,6 +62,9 @@ impl Progress {
             reasons: BTreeMap::new(),
             failed_branches: 0,
             context: ContextId::main(),
+            has_ended: false,
+            pushed: BTreeMap::new(),
+            several: session.started().has_several_repos(),
         }
     }
 
@@ -101,13 +111,11 @@ impl Progress {
                 let amount = Amount::of_turn(turn);
                 *self.nodes.entry(self.context.clone()).or_default() += amount;
                 self.live.set(|now| now.spent += amount);
-                let files = turn.files_written.values().flatten();
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
-                self.turn(&turn.turn.to_string(), what, files.collect(), turn.git_sha.as_ref());
+                self.turn(&turn.turn.to_string(), what, &files(&turn.files_written), turn.git_sha.as_ref());
             }
             Event::ToolExecution(tool) => {
-                let files = tool.files_written.values().flatten();
-                self.turn(&tool.turn.to_string(), Some(&tool.exit), files.collect(), tool.git_sha.as_ref());
+                self.turn(&tool.turn.to_string(), Some(&tool.exit), &files(&tool.files_written), tool.git_sha.as_ref());
             }
             Event::HumanInteraction(answer) => {
                 self.line(question::answered(answer));
@@ -134,13 +142,24 @@ impl Progress {
                     named(&paths)
                 ));
             }
+            Event::PipelineCompleted(_) | Event::PipelineFailed(_) | Event::PipelinePaused(_) => self.has_ended = true,
+            Event::BranchPushed(pushed) => {
+                let text = format!("{} pushed {} to {}", paint(GOOD, "↑"), pushed.repo, pushed.remote);
+                match self.has_ended {
+                    // The last one is told at the end.
+                    true => drop(self.pushed.insert(pushed.repo.clone(), text)),
+                    false if self.verbose => self.line(text),
+                    false => {}
+                }
+            }
+            Event::PushFailed(failed) => drop(self.pushed.remove(&failed.repo)),
             _ => {}
         }
     }
 
-    fn turn(&mut self, turn: &str, what: Option<&str>, files: Vec<&RepoPath>, commit: Option<&Snapshot>) {
-        let commit = commit.map(|commits| commits.values().map(|id| format!(" {}", id.short())).collect::<String>());
-        let wrote = match files.as_slice() {
+    fn turn(&mut self, turn: &str, what: Option<&str>, files: &[String], commit: Option<&Snapshot>) {
+        let commit = commit.map(|commits| format!(" {}", short(commits, self.several)));
+        let wrote = match files {
             [] => String::new(),
             [one] => format!(" [{one}]"),
             [first, rest @ ..] => format!(" [{first} +{}]", rest.len()),
@@ -207,6 +226,7 @@ impl Progress {
     /// Takes the live line away.
     pub fn finish(&mut self) {
         self.live.finish();
+        std::mem::take(&mut self.pushed).into_values().for_each(|text| say!("{text}"));
     }
 }
 

@@ -1,15 +1,15 @@
 //! Sessions, turns and messages as text and as JSON.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use pleach::budget::Amount;
 use pleach::engine::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
-use pleach::event::PauseReason;
-use pleach::ids::{CommitId, NodeId, SessionId};
+use pleach::event::{PauseReason, Snapshot};
+use pleach::ids::{CommitId, NodeId, RepoName, RepoPath, SessionId};
 use pleach::llm::{Message, Part, Role};
-use pleach::text::{counted, first_line, shorten};
+use pleach::text::{counted, first_line, listed, shorten};
 use serde_json::{Value, json};
 
 use super::{Table, duration, style, tokens};
@@ -65,13 +65,22 @@ pub fn sessions(
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.turns.to_string(),
                 tokens_of(&summary.spent),
-                summary.branch().map(|(_, branch)| branch.to_string()).unwrap_or_default(),
+                branches(summary),
                 age(summary.started_at, now),
             ]),
             Err(why) => table.row([id.to_string(), String::new(), style::standing("unreadable"), headline(why, WHAT)]),
         }
     }
     table.to_string()
+}
+
+/// The branch, and the repositories where there are several.
+fn branches(summary: &Summary) -> String {
+    let Some((_, branch)) = summary.branch() else { return String::new() };
+    match summary.started.has_several_repos() {
+        true => format!("{branch} ({})", listed(summary.started.branches.keys(), usize::MAX)),
+        false => branch.to_string(),
+    }
 }
 
 /// The pipeline, or the task it works on.
@@ -116,9 +125,12 @@ pub fn summary_json(summary: &Summary) -> Value {
         "started_at": summary.started_at,
         "updated_at": summary.updated_at,
         "branch": summary.branch().map(|(_, branch)| branch),
-        "target": summary.started.target,
+        "target": summary.started.target(),
         "base": summary.base(),
         "commit": summary.work(),
+        "repos": summary.repos().map(|of| json!({
+            "repo": of.repo, "branch": of.branch, "target": of.target, "base": of.base, "commit": of.work,
+        })).collect::<Vec<_>>(),
         "task": summary.state.task.as_ref().map(|task| json!({
             "id": task.of.id, "name": task.of.name, "tree": task.of.tree, "target": task.of.target,
             "status": task.status, "landed": task.landed,
@@ -136,7 +148,7 @@ const MOMENTS: usize = 4 * TURNS;
 /// Turns, failures and checkpoints in order; the newest of them unless `whole`.
 pub fn timeline(view: &View, whole: bool) -> String {
     let mut table = Table::new(["what", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
-    let moments = view.timeline();
+    let (moments, several) = (view.timeline(), view.summary.started.has_several_repos());
     let left_out = if whole { 0 } else { earlier(&moments) };
     for moment in moments.into_iter().skip(left_out) {
         match moment {
@@ -146,7 +158,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 turn.model().to_owned(),
                 count(turn.tokens().total()),
                 count(turn.changed() as u64),
-                short(turn.commit.iter().flatten().map(|(_, id)| *id)),
+                turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
                 what(&turn),
             ]),
             Moment::Failure(failure) => table.row(failed(&failure)),
@@ -156,7 +168,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 String::new(),
                 String::new(),
                 String::new(),
-                short(checkpoint.commit.values().copied()),
+                short(&checkpoint.commit, several),
                 next_words(&checkpoint),
             ]),
         }
@@ -174,8 +186,8 @@ fn earlier(moments: &[Moment]) -> usize {
     first.max(moments.len().saturating_sub(MOMENTS))
 }
 
-/// The turns, and the attempts that failed.
-pub fn turns(moments: &[Moment]) -> String {
+/// The turns, and the attempts that failed; of a session in `several` repositories with the names of these.
+pub fn turns(moments: &[Moment], several: bool) -> String {
     let mut table = Table::new(["turn", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
     for moment in moments {
         match moment {
@@ -185,7 +197,7 @@ pub fn turns(moments: &[Moment]) -> String {
                 turn.model().to_owned(),
                 count(turn.tokens().total()),
                 count(turn.changed() as u64),
-                short(turn.commit.iter().flatten().map(|(_, id)| *id)),
+                turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
                 what(turn),
             ]),
             Moment::Failure(failure) => table.row(failed(failure)),
@@ -241,9 +253,23 @@ fn count(number: u64) -> String {
     if number == 0 { String::new() } else { tokens(number) }
 }
 
-/// Commits of several repositories in a word.
-fn short(commits: impl IntoIterator<Item = CommitId>) -> String {
-    commits.into_iter().map(|commit| commit.short()).collect::<Vec<_>>().join(" ")
+/// Commits in a word; where there may be several, each with its repository.
+pub fn short(commits: &Snapshot, several: bool) -> String {
+    let word = |(repo, commit): (&RepoName, &CommitId)| match several {
+        true => format!("{repo}@{}", commit.short()),
+        false => commit.short(),
+    };
+    commits.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// The files a turn wrote; those of several repositories with their names.
+pub fn files(written: &BTreeMap<RepoName, Vec<RepoPath>>) -> Vec<String> {
+    let several = written.values().filter(|paths| !paths.is_empty()).count() > 1;
+    let file = |repo: &RepoName, path: &RepoPath| match several {
+        true => format!("{repo}/{path}"),
+        false => path.to_string(),
+    };
+    written.iter().flat_map(|(repo, paths)| paths.iter().map(move |path| file(repo, path))).collect()
 }
 
 /// The first line of a text, and a mark when there is more of it.

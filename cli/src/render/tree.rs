@@ -212,13 +212,22 @@ impl TreeView<'_> {
         &self.grown.file.tree
     }
 
+    /// The branches its tasks land on.
+    fn targets(&self) -> String {
+        let targets = self.grown.targets();
+        match targets.is_empty() {
+            true => self.target.to_owned(),
+            false => listed(targets.iter().map(|of| format!("{} of {}", of.target, of.name)), 10),
+        }
+    }
+
     fn path(&self) -> &str {
         self.grown.file.name.file().unwrap_or_default()
     }
 
     /// What a run would do next.
     pub fn next(&self) -> NextAction {
-        next(self.tree(), &self.grown.progress, self.limits)
+        self.grown.next(|tree, progress| next(tree, progress, self.limits))
     }
 
     /// The tree for people: a bar per phase, what there is to say about tasks, what is next.
@@ -226,7 +235,7 @@ impl TreeView<'_> {
         let (tree, progress) = (self.tree(), &self.grown.progress);
         let next = self.next();
         let counts = Counts::of(progress, tree.order());
-        let mut text = format!("{} on {}: {}\n", self.path(), self.target, counts.words());
+        let mut text = format!("{} on {}: {}\n", self.path(), self.targets(), counts.words());
         if progress.cut_off {
             text.push_str(&format!("  {CUT_OFF}\n"));
         }
@@ -340,7 +349,8 @@ impl TreeView<'_> {
             let name = shorten(&shown_name(&node.name), NAME);
             let begun = (!is_new || running.is_none()).then(|| standing(state, self.limits));
             let words: Vec<String> = begun.into_iter().chain(running.map(RunningTask::words)).collect();
-            text.push_str(&format!("    {task} {name}: {}\n", words.join("; ")));
+            let repo = self.grown.repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
+            text.push_str(&format!("    {task} {name}{repo}: {}\n", words.join("; ")));
         }
         if pending > 0 {
             text.push_str(&format!("    {pending} pending\n"));
@@ -360,6 +370,9 @@ impl TreeView<'_> {
         let tasks = tree.order().iter().filter_map(|task| {
             let mut json = task_json(tree.node(task)?, tree, progress);
             json["running"] = self.running.get(task).map_or(Value::Null, RunningTask::json);
+            if let Some(repo) = self.grown.repo_of(task) {
+                json["repo"] = json!(repo);
+            }
             Some(json)
         });
         let gates: BTreeMap<&str, &str> = tree
@@ -377,7 +390,7 @@ impl TreeView<'_> {
             .map(|unread| json!({"id": unread.id, "branch": unread.branch.name, "why": unread.why}))
             .collect();
         json!({
-            "tree": self.path(), "target": self.target, "begun": progress.is_begun(tree),
+            "tree": self.path(), "target": self.target, "begun": self.grown.is_begun(),
             "cut_off": progress.cut_off, "unreadable": unread,
             "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),

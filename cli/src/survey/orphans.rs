@@ -5,6 +5,7 @@ use pleach::git::Repo;
 use pleach::workspace::{default_worktree_base, repo_name};
 
 use super::health::Finding;
+use crate::place::{Place, Places};
 use crate::settings::Settings;
 
 /// The directories sessions of a repository use.
@@ -17,7 +18,15 @@ pub fn places(repo: &Repo, settings: &Settings) -> WorktreePlaces {
         state_dir: settings.state_dir.clone(),
         worktrees: worktrees.base.clone().into_iter().chain(usual).collect(),
         copied_in: worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect(),
+        record: None,
     }
+}
+
+/// The same for a repository of a workspace: the worktrees of a session all lie where its record is.
+pub fn places_of(place: &Place, workspace: &Places, settings: &Settings) -> WorktreePlaces {
+    let (mut own, record) = (places(&place.repo, settings), &workspace.record.repo);
+    own.worktrees.extend(places(record, settings).worktrees);
+    WorktreePlaces { record: Some(record.clone()), ..own }
 }
 
 /// The orphans of sessions that no longer exist; with `fix` they are removed.
@@ -43,12 +52,16 @@ pub fn findings(repo: &Repo, places: &WorktreePlaces, fix: bool) -> Vec<Finding>
     found.iter().map(remove).collect()
 }
 
-fn describe(left: &Orphan) -> String {
+/// Something that was left, and whose it was.
+pub fn describe(left: &Orphan) -> String {
     match left {
         Orphan::Lock { name } => format!("the lock file `{name}` of a session that no longer exists"),
         Orphan::Worktree(worktree) => describe_worktree(worktree),
         Orphan::Scratch { path } => {
             format!("the temporary files {} of a run that was killed", path.display())
+        }
+        Orphan::RunDirectory { session, path } => {
+            format!("the directory {} of session {session}, which no longer exists", path.display())
         }
         Orphan::Home { session, path } => {
             format!("the agents' directory {} of session {session}, which no longer exists", path.display())
@@ -76,13 +89,16 @@ pub fn describe_worktree(worktree: &OwnWorktree) -> String {
 /// Repairs what killed runs and removed sessions left of their worktrees, before a run makes another one. Everything
 /// that is removed is named, and so is what stays; a run never fails for it. `is_own`: the run will use it, and repairs it
 /// itself.
-pub fn repair_worktrees(repo: &Repo, settings: &Settings, is_own: impl Fn(&WorktreeOwner) -> bool) {
-    let places = places(repo, settings);
-    let found = engine::orphaned_worktrees(repo, &places).unwrap_or_default();
+pub fn repair_worktrees(workspace: &Places, settings: &Settings, is_own: impl Fn(&WorktreeOwner) -> bool) {
+    workspace.all().for_each(|place| repair(&place.repo, &places_of(place, workspace, settings), &is_own));
+}
+
+fn repair(repo: &Repo, places: &WorktreePlaces, is_own: &dyn Fn(&WorktreeOwner) -> bool) {
+    let found = engine::orphaned_worktrees(repo, places).unwrap_or_default();
     // What somebody has locked is theirs to unlock.
     for worktree in found.iter().filter(|worktree| worktree.locked.is_none() && !is_own(&worktree.owner)) {
         let what = describe_worktree(worktree);
-        match engine::prune_worktree(repo, &places, worktree, false) {
+        match engine::prune_worktree(repo, places, worktree, false) {
             Ok(kept) => {
                 let kept = kept.and_then(|kept| kept.reference);
                 let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();

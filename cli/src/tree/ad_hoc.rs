@@ -15,7 +15,7 @@ use pleach::step::TreeName;
 use pleach::text::listed;
 use serde_json::json;
 
-use super::plan::{OwnWorker, commits, default_pipeline, for_tasks, limits, test_command};
+use super::plan::{OwnWorker, PlannedRepo, commits, default_pipeline, for_tasks, limits, test_command};
 use super::run::RunSite;
 use crate::answers::AnswerArgs;
 use crate::code::Code;
@@ -24,9 +24,9 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_no_task, of_store, of_tree};
 use crate::pipeline_file::PipelineFile;
+use crate::place::Place;
 use crate::queue_settings::queue_settings;
 use crate::render::Out;
-use crate::session::Place;
 use crate::settings::Settings;
 
 /// How tasks are started.
@@ -78,7 +78,8 @@ pub fn start_tasks(
         over.iter().for_each(|done| say!("{done}"));
         if !tasks.is_empty() {
             let plan = plan(globals, &site, options, &target, (&tasks, &views))?;
-            worst = worst.max(Some(site.work(plan, Some(claim))?));
+            worst = worst
+                .max(Some(site.work(&[PlannedRepo { place: site.place.clone(), plan: Arc::new(plan) }], Some(claim))?));
         }
     }
     worst.map_or_else(|| nothing_to_do(globals, "nothing is left to do"), Ok)
@@ -219,6 +220,7 @@ fn plan(
         base_branch: config.tree.base_branch.clone(),
         branch_prefix: site.place.branch_prefix.clone(),
         repo_name: site.place.name.clone(),
+        repos: None,
         limits: ScheduleOptions {
             isolation: Isolation::Task,
             retry_failed: options.retry_failed,

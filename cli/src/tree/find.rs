@@ -24,7 +24,7 @@ pub const HOW_TO_HAVE_ONE: &str =
     "name one with --tree, or make one from markdown with `pleach build --spec-dir DIR -o task-tree.json`";
 
 /// A tree and the file it was read from, or the ad-hoc tasks it was made of.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TreeFile {
     pub tree: Arc<TaskTree>,
     /// What the file holds.

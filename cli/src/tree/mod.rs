@@ -8,7 +8,9 @@ pub mod outcome;
 pub mod overview;
 pub mod plan;
 pub mod progress;
+pub mod repos;
 pub mod run;
+mod several;
 pub mod watch;
 
 pub use ad_hoc::{StartOptions, start_tasks};

@@ -15,6 +15,7 @@ use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
 use super::commands::PlanCommands;
+use super::plan::PlannedRepo;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -28,22 +29,26 @@ use crate::say;
 /// the end that weighs most, which comes first.
 pub fn print_outcome(
     globals: &Globals,
-    (dir, repo): (&Path, &Repo),
-    plan: &TreePlan,
-    ends: &[TreeEnded],
+    dir: &Path,
+    mut ends: Vec<(&PlannedRepo, &TreeEnded)>,
     mut failures: Vec<Failure>,
 ) -> Result<Exit, Failure> {
-    let mut ends: Vec<&TreeEnded> = ends.iter().collect();
-    ends.sort_by_key(|ended| Reverse(exit(ended)));
+    ends.sort_by_key(|(_, ended)| Reverse(exit(ended)));
     failures.sort_by_key(|failure| Reverse(failure.exit()));
-    let of_ends = ends.first().map(|ended| exit(ended));
+    let of_ends = ends.first().map(|(_, ended)| exit(ended));
     // The failure is told by whoever is given it.
     let worst = (failures.first().map(Failure::exit) >= of_ends).then(|| failures.drain(..1).next()).flatten();
     let several = ends.len() + failures.len() + usize::from(worst.is_some()) > 1;
     if globals.json {
         let of_failure = |failure: &Failure| json!({"ended": "error", "error": failure.json()["error"]});
         let mut tasks: Vec<_> = worst.iter().map(of_failure).collect();
-        tasks.extend(ends.iter().map(|ended| ended_json(globals, dir, plan, ended)));
+        tasks.extend(ends.iter().map(|(of, ended)| {
+            let mut document = ended_json(globals, dir, &of.plan, ended);
+            if of.plan.repos.is_some() && !matches!(ended, TreeEnded::Done) {
+                document["repo"] = json!(of.place.name);
+            }
+            document
+        }));
         tasks.extend(failures.iter().map(of_failure));
         if let Some(worst) = worst {
             return Err(Failure { tasks: if several { tasks.into() } else { Box::default() }, ..worst });
@@ -54,7 +59,7 @@ pub fn print_outcome(
         }
         Out::new().json(&document)?;
     } else {
-        ends.iter().try_for_each(|ended| print_end(globals, (dir, repo), plan, ended))?;
+        ends.iter().try_for_each(|(of, ended)| print_end(globals, (dir, &of.place.repo), &of.plan, ended))?;
         failures.iter().for_each(|failure| failure.report(false));
     }
     match worst {

@@ -1,26 +1,29 @@
 //! Trees that are checked or decided about, without working them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::tree::{Marking, as_merged_now, target_lock};
-use pleach::ids::{BranchName, TaskId};
+use pleach::engine::tree::{Marking, TreeRepo, as_merged_now, target_lock};
+use pleach::ids::{BranchName, RepoName, TaskId};
 use pleach::plan::ad_hoc::AdHocTask;
-use pleach::plan::tree::TaskNode;
+use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{Progress, TaskState};
-use pleach::schedule::ScheduleOptions;
+use pleach::schedule::{NextAction, ScheduleOptions};
 use pleach::step::TreeName;
 use pleach::text::{closest, listed};
 use pleach::workspace::{Lock, LockHolder};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
+use super::repos::{TreePlaces, first_next};
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_store, of_tree};
-use crate::session::Place;
+use crate::place::Place;
 use crate::settings::{self, Settings};
 
 /// The branch whose trees are meant, and how they are read.
@@ -43,8 +46,12 @@ pub struct TreeContext {
 #[derive(Debug)]
 pub struct TreeWithProgress {
     pub file: TreeFile,
-    /// What happened to it.
+    /// What happened to it, as seen from the repository that is looked at.
     pub progress: Progress,
+    /// Its repositories, if its tasks are in several.
+    pub places: Option<TreePlaces>,
+    /// What each of those has by itself.
+    each: BTreeMap<RepoName, Progress>,
 }
 
 /// The history of a tree, from its commits, also where its file cannot be read.
@@ -52,6 +59,8 @@ pub struct TreeWithProgress {
 pub struct TreeHistory {
     progress: Progress,
     file: Option<TreeFile>,
+    /// Its repositories, if its tasks are in several.
+    places: Option<TreePlaces>,
     /// Why its file cannot be read, where that is known.
     pub withered: Option<BrokenTree>,
 }
@@ -151,7 +160,7 @@ impl TreeContext {
                 withered.push(BrokenTree { path, why: format!("it was worked here, and {what}"), invalid: false });
                 continue;
             }
-            match read(&place, repo) {
+            match read(&place, repo).and_then(|file| self.places(&file).map(|_| file)) {
                 Ok(file) => grown.push(self.grown(file, reader)?),
                 Err(failure) => withered.push(BrokenTree { path, why: failure.sentence(), invalid: true }),
             }
@@ -159,11 +168,42 @@ impl TreeContext {
         Ok((grown, withered))
     }
 
+    fn places(&self, file: &TreeFile) -> Result<Option<TreePlaces>, Failure> {
+        TreePlaces::find(&file.tree, &self.place, &self.settings)
+    }
+
     fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
         let progress = reader.read(&file.name).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
         let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
-        Ok(TreeWithProgress { file, progress: progress.map_err(|error| of_tree(&error))? })
+        let progress = progress.map_err(|error| of_tree(&error))?;
+        let Some(places) = self.places(&file)? else {
+            return Ok(TreeWithProgress { file, progress, places: None, each: BTreeMap::new() });
+        };
+        let mut each = places.repos.read(&file.tree, &file.name).map_err(|error| of_tree(&error.into()))?;
+        each.insert(self.place.name.clone(), progress.clone());
+        let progress = progress.with_outside(&file.tree, (&self.place.name, &places.repos.nodes), &each);
+        Ok(TreeWithProgress { file, progress, places: Some(places), each })
+    }
+
+    /// The repository a task of a tree is worked in, and the tree as seen from there. None if that is this one.
+    pub fn at_task(&self, grown: &TreeWithProgress, task: &TaskId) -> Option<(Self, TreeWithProgress)> {
+        let places = grown.places.as_ref()?;
+        let of = places.of(task).filter(|of| of.name != self.place.name)?;
+        let own = grown.each.get(&of.name).cloned().unwrap_or_default();
+        let progress = own.with_outside(&grown.file.tree, (&of.name, &places.repos.nodes), &grown.each);
+        let place = Place { repo: of.repo.clone(), name: of.name.clone(), branch_prefix: of.branch_prefix.clone() };
+        let ground = Self {
+            settings: self.settings.clone(),
+            place,
+            target: of.target.clone(),
+            limits: self.limits.clone(),
+            base: of.base_branch.clone(),
+            dir: self.dir.clone(),
+            ad_hoc: None,
+        };
+        let (file, each) = (grown.file.clone(), grown.each.clone());
+        Some((ground, TreeWithProgress { file, progress, places: Some(places.clone()), each }))
     }
 
     /// The histories of the named tree, of those that have the task, or of all of the branch.
@@ -172,18 +212,22 @@ impl TreeContext {
         let (grown, withered) = self.trees(asked, &mut reader)?;
         // What other programs did names no tree, so any name finds it.
         let unnamed = (grown.is_empty() && withered.is_empty()).then_some(None);
-        let of_grown =
-            |grown: TreeWithProgress| TreeHistory { progress: grown.progress, file: Some(grown.file), withered: None };
+        let of_grown = |TreeWithProgress { progress, file, places, .. }: TreeWithProgress| TreeHistory {
+            progress,
+            file: Some(file),
+            places,
+            withered: None,
+        };
         let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
         if asked.is_none() && self.ad_hoc.is_none() {
             let progress = reader.read(&TreeName::Tasks).map_err(|error| of_tree(&error.into()))?;
             let any = progress.tasks().next().is_some();
-            worked.extend(any.then_some(TreeHistory { progress, file: None, withered: None }));
+            worked.extend(any.then_some(TreeHistory { progress, file: None, places: None, withered: None }));
         }
         for withered in withered.into_iter().map(Some).chain(unnamed) {
             let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
             let progress = reader.read(&TreeName::File(path.to_owned())).map_err(|error| of_tree(&error.into()))?;
-            worked.push(TreeHistory { progress, file: None, withered });
+            worked.push(TreeHistory { progress, file: None, places: None, withered });
         }
         if let Some(task) = task {
             let with_task = || worked.iter().filter(|worked| worked.has(task));
@@ -239,7 +283,14 @@ impl BrokenTree {
 impl TreeHistory {
     /// The tasks of the tree that have steps; all that have some where the tree is unknown.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.progress.tasks().filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
+        self.progress
+            .tasks_anywhere()
+            .filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
+    }
+
+    /// The repository a task is worked in, if it is one of several.
+    pub fn repo_of(&self, task: &TaskId) -> Option<&TreeRepo> {
+        self.places.as_ref()?.of(task)
     }
 
     /// Whether steps may be missing, because a shallow clone has left a part of the history behind.
@@ -256,6 +307,34 @@ impl TreeHistory {
 }
 
 impl TreeWithProgress {
+    /// What would be done first in any of its repositories, by what `next` says of one.
+    pub fn next(&self, next: impl Fn(&Arc<TaskTree>, &Progress) -> NextAction) -> NextAction {
+        let tree = &self.file.tree;
+        let Some(places) = &self.places else { return next(tree, &self.progress) };
+        let seen = places.used.iter().map(|place| {
+            let own = self.each.get(&place.name).cloned().unwrap_or_default();
+            let seen = own.with_outside(tree, (&place.name, &places.repos.nodes), &self.each);
+            next(tree, &seen)
+        });
+        first_next(tree, seen)
+    }
+
+    /// The name of the repository a node is worked in, if its tree has several.
+    pub fn repo_of(&self, node: &TaskId) -> Option<&RepoName> {
+        Some(self.places.as_ref()?.repos.nodes.of(node))
+    }
+
+    /// The branches its tasks land on, each with its repository, if its tree has several.
+    pub fn targets(&self) -> Vec<&TreeRepo> {
+        self.places.iter().flat_map(|places| places.repos.used(&self.file.tree)).collect()
+    }
+
+    /// Whether a run over it was started anywhere.
+    pub fn is_begun(&self) -> bool {
+        let tree = &self.file.tree;
+        self.progress.is_begun(tree) || self.each.values().any(|own| own.is_begun(tree))
+    }
+
     /// A node that is known to be in the tree.
     pub fn node(&self, task: &TaskId) -> &TaskNode {
         self.file.tree.node(task).expect("the tree was chosen because it has the task")

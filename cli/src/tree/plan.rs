@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -21,14 +22,15 @@ use pleach::text::{listed, shell_word};
 use pleach::workspace::{branch_ref, target_of};
 
 use super::find::{TreeFile, name_in_commits};
+use super::repos::TreePlaces;
 use crate::answers::AnswerArgs;
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_git, of_queue, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
+use crate::place::Place;
 use crate::queue_settings::queue_settings;
-use crate::session::Place;
 use crate::settings::{self, Search, Settings, shortened};
 
 /// The arguments of `garden` and `gardener`.
@@ -118,13 +120,51 @@ pub enum Tasks {
     All { keep_going: bool },
 }
 
-/// The plan that settings, flags and a tree make for a target.
+/// The plan of a run in one repository.
+#[derive(Debug)]
+pub struct PlannedRepo {
+    pub place: Place,
+    pub plan: Arc<TreePlan>,
+}
+
+/// The plans that settings, flags and a tree make: one for each repository in which there is something to do, by name.
 pub fn make(
     globals: &Globals,
     args: &TreeArgs,
     tasks: &Tasks,
     settings: &Settings,
     place: &Place,
+    file: TreeFile,
+) -> Result<Vec<PlannedRepo>, Failure> {
+    let places = TreePlaces::find(&file.tree, place, settings)?;
+    let plan = |place: &Place, file: TreeFile| {
+        let plan = make_one((globals, args, tasks, settings), (place, places.as_ref()), file, target(place)?)?;
+        check_directories(&plan, place)?;
+        Ok(PlannedRepo { place: place.clone(), plan: Arc::new(plan) })
+    };
+    match &places {
+        None => Ok(vec![plan(place, file)?]),
+        Some(several) => {
+            let of_place = |of: &Place| TreeFile { tracked: file.tracked && of.name == place.name, ..file.clone() };
+            several.used.iter().map(|of| plan(of, of_place(of))).collect()
+        }
+    }
+}
+
+/// Refuses phases that would get a branch of their own in each of several repositories: nothing merges those together.
+fn refuse_joint_phases(tree: &TaskTree, places: Option<&TreePlaces>) -> Result<(), Failure> {
+    let joint = tree.roots().iter().find(|phase| places.is_some_and(|places| places.repos.nodes.is_joint(phase)));
+    let Some(phase) = joint else { return Ok(()) };
+    let message = format!(
+        "{phase} has tasks in several repositories, so that it cannot have a branch of its own (`isolation: phase`)"
+    );
+    Err(Failure::new(Code::PhaseOverRepos, message)
+        .hint("use --isolation none or task, or make a phase for each repository"))
+}
+
+fn make_one(
+    (globals, args, tasks, settings): (&Globals, &TreeArgs, &Tasks, &Settings),
+    (place, places): (&Place, Option<&TreePlaces>),
     file: TreeFile,
     target: BranchName,
 ) -> Result<TreePlan, Failure> {
@@ -138,6 +178,9 @@ pub fn make(
         let names: Vec<&str> = cycle.iter().map(TaskId::as_str).collect();
         let message = format!("the phases depend on each other: {} → {}", names.join(" → "), names[0]);
         return Err(Failure::new(Code::PhaseCycle, message).hint("remove a dependency, or use --isolation none"));
+    }
+    if isolation == Isolation::Phase {
+        refuse_joint_phases(&file.tree, places)?;
     }
     let only = match tasks {
         Tasks::One(Some(task)) => Some(task.clone()),
@@ -156,8 +199,11 @@ pub fn make(
             }
         });
     }
-    let base_branch = tree.base_branch.clone();
-    if let Some(base) = &base_branch {
+    let base_branch = match places.and_then(|places| places.repos.all.iter().find(|of| of.name == place.name)) {
+        Some(of) => of.base_branch.clone(),
+        None => tree.base_branch.clone(),
+    };
+    if let Some(base) = base_branch.as_ref().filter(|_| places.is_none()) {
         named_base(&place.repo, base).map_err(|error| of_tree(&error.into()))?;
     }
     let own = own_directory(&file);
@@ -195,6 +241,7 @@ pub fn make(
         queue,
         branch_prefix: place.branch_prefix.clone(),
         repo_name: place.name.clone(),
+        repos: places.map(|places| Arc::clone(&places.repos)),
         base_branch,
         target,
         pipeline,
@@ -336,7 +383,7 @@ fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
 }
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.
-pub fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
+fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
     let tip = place.repo.refs().find(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
     let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(plan.target.clone())))?;
     let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;

@@ -59,6 +59,11 @@ impl TreeProgress {
         self.count(progress.done(&plan.tree));
         let (all, on) = (counted(self.all as u64, "task"), &plan.target);
         self.line(match &plan.name {
+            TreeName::File(path) if plan.repos.is_some() => {
+                let on = plan.repos.iter().flat_map(|repos| repos.used(&plan.tree));
+                let on = listed(on.map(|of| format!("`{}` of {}", of.target, of.name)), 10);
+                format!("working `{path}` on branches {on}: {} of {all} done", self.done)
+            }
             TreeName::File(path) => format!("working `{path}` on branch `{on}`: {} of {all} done", self.done),
             TreeName::Tasks => format!("working {all} on branch `{on}`"),
         });
@@ -106,7 +111,7 @@ impl TreeProgress {
         let task = task.unwrap_or_default();
         match event {
             Event::RunStarted(run) => self.detail(format!("run started ({})", run.commit.short())),
-            Event::TaskStarted(started) => self.began(started),
+            Event::TaskStarted(started) => self.began(plan, started),
             Event::TaskLanded(task) => {
                 self.count(task.done);
                 self.live.set(|now| now.end(task.task.as_str()));
@@ -144,7 +149,7 @@ impl TreeProgress {
         }
     }
 
-    fn began(&mut self, started: &TaskStarted) {
+    fn began(&mut self, plan: &TreePlan, started: &TaskStarted) {
         let TaskStarted { task, session, number, of, .. } = started;
         let (id, attempt) = (task.to_string(), number.unwrap_or(1));
         // The session of a task takes the place of the one before it.
@@ -154,6 +159,8 @@ impl TreeProgress {
         let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
         let how = if started.resumed { "resumes" } else { "begins" };
         let (mark, name) = (paint(BEGINS, "▸"), shown_name(&started.title));
+        let where_to = started.repo.as_ref().filter(|_| plan.repos.is_some());
+        let how = where_to.map_or(how.to_owned(), |repo| format!("{how} in {repo}"));
         self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
     }
 
@@ -196,7 +203,11 @@ impl TreeProgress {
 
 /// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.
 fn landed(plan: &TreePlan, landed: &TaskLanded) -> String {
-    let TaskLanded { task, target, .. } = landed;
+    let task = &landed.task;
+    let target = match plan.repos {
+        Some(_) => format!("{} of {}", landed.target, landed.repo),
+        None => landed.target.to_string(),
+    };
     match (plan.tree.is_leaf(task), landed.status.as_deref()) {
         (false, _) => format!("what the tests of {task} say is on {target}"),
         (true, Some("failed")) => format!("the steps of {task}, without its code, are on {target}"),

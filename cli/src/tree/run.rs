@@ -1,6 +1,7 @@
 //! The run over a tree: who may work it, and what is asked first.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,28 +9,32 @@ use pleach::agent::Roster;
 use pleach::config::AgentChoice;
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{
-    self, OpenSession, PendingTrust, TreeClaim, TreeOutcome, TreePlan, TreeRun, as_merged_now, open_sessions,
-    restart_warnings,
+    self, OpenSession, PendingTrust, TreeClaim, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
 use pleach::engine::{AgreesToAll, Copy, Engine, Truster, WorktreeOwner, wait_for_orphans};
 use pleach::event::Notification;
-use pleach::ids::TaskId;
+use pleach::ids::{RepoName, TaskId};
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::SandboxChoice;
 use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
+use pleach::text::listed;
+use serde_json::json;
 
 use super::commands::PlanCommands;
 use super::find::find;
 use super::outcome;
-use super::plan::{Tasks, TreeArgs, check_directories, load_settings, make, target};
+use super::plan::{PlannedRepo, Tasks, TreeArgs, load_settings, make};
 use super::progress::TreeProgress;
+use super::repos::first_next;
+use super::several::{SeveralEnded, SeveralRuns};
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_lost_repository, of_tree, of_trust};
+use crate::place::{Place, Places};
 use crate::preflight::{
     any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
 };
@@ -37,7 +42,7 @@ use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_git_progress};
 use crate::runtime::{block_on, wait_for};
 use crate::say;
-use crate::session::{Place, Protection, build, print_agents, warn_unmetered};
+use crate::session::{Protection, build, print_agents, warn_unmetered};
 use crate::settings::Settings;
 use crate::survey::orphans::repair_worktrees;
 use crate::trust::TerminalTruster;
@@ -59,15 +64,14 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     let settings = load_settings(globals, &dir, args)?;
     let place = Place::find(&dir, target_repo, &settings)?;
     let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
-    let plan = make(globals, args, tasks, &settings, &place, file, target(&place)?)?;
-    check_directories(&plan, &place)?;
+    let planned = make(globals, args, tasks, &settings, &place, file)?;
     let site = RunSite::new(globals, (dir, settings, place), answers, is_trusted);
     if args.dry_run {
         // What would be done can be shown without anybody who does it.
-        site.check_answers(&plan)?;
-        return dry_run(globals, &site.place, &plan);
+        site.check_answers(&planned)?;
+        return dry_run(globals, &planned);
     }
-    site.work(plan, None)
+    site.work(&planned, None)
 }
 
 /// The setting of a run over a tree: directory, settings, truster.
@@ -97,45 +101,66 @@ impl<'a> RunSite<'a> {
         Self { globals, truster, dir, settings, place, answers }
     }
 
-    /// Works a plan, with what was claimed for it; by default with its target.
-    pub fn work(&self, plan: TreePlan, claim: Option<TreeClaim>) -> Result<Exit, Failure> {
-        let (globals, repo, plan) = (self.globals, &self.place.repo, Arc::new(plan));
+    /// Works plans of one tree in their repositories, with what was claimed for the only one; by default with their
+    /// targets.
+    pub fn work(&self, planned: &[PlannedRepo], claim: Option<TreeClaim>) -> Result<Exit, Failure> {
+        let globals = self.globals;
+        // They differ in where they are worked, and not in what is done.
+        let plan = &planned.first().expect("a tree has something to do somewhere").plan;
         require_agent(&self.settings, plan.used_pipelines())?;
         plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
-        self.check_answers(&plan)?;
+        self.check_answers(planned)?;
         let built = build(globals, &self.settings, &self.settings.resolved.config, self.answers.clone())?;
-        show_git_progress(globals, repo);
-        let is_own =
-            |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Tasks { target, .. } if *target == plan.target);
-        repair_worktrees(repo, &self.settings, is_own);
-        wait_for_orphans(repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
+        let others = planned[1..].iter().map(|of| of.place.clone()).collect();
+        let places = Places { others, ..Places::one(planned[0].place.clone()) };
+        places.all().for_each(|place| show_git_progress(globals, &place.repo));
+        let is_own = |owner: &WorktreeOwner| match owner {
+            WorktreeOwner::Tasks { target, .. } => planned.iter().any(|of| of.plan.target == *target),
+            _ => false,
+        };
+        repair_worktrees(&places, &self.settings, is_own);
+        for PlannedRepo { place, plan } in planned {
+            wait_for_orphans(&place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
+        }
         // Nothing is run before everything is approved. Only who has the tasks knows what all of it is.
-        let claim = claim.map_or_else(|| TreeClaim::of_target(repo, &plan.target), Ok);
-        let opened = claim.and_then(|claim| tree::open(built.engine.clone(), repo.clone(), Arc::clone(&plan), claim));
-        let (run, brought) = opened.map_err(|error| self.failed(&plan, &error))?;
-        wait_for(self.agree(&run, &brought))?;
-        warn_of_dirty_files(globals, &self.place)?;
-        warn_of_skipped(globals, repo, &self.settings)?;
-        let mut shown = TreeProgress::new(globals, &plan);
-        check_agents_of(&plan, &built.engine.agents)?;
+        let (mut runs, mut left) = (Vec::new(), Vec::new());
+        let mut claim = claim;
+        for of in planned {
+            let repo = &of.place.repo;
+            let claim = claim.take().map_or_else(|| TreeClaim::of_target(repo, &of.plan.target), Ok);
+            let opened =
+                claim.and_then(|claim| tree::open(built.engine.clone(), repo.clone(), Arc::clone(&of.plan), claim));
+            let (run, brought) = opened.map_err(|error| self.failed(of, &error))?;
+            wait_for(self.agree(&run, &brought))?;
+            runs.push(run);
+            left.extend(brought.left);
+        }
+        warn_of_dirty_files(globals, &places)?;
+        places.all().try_for_each(|place| warn_of_skipped(globals, &place.repo, &self.settings))?;
+        let mut shown = TreeProgress::new(globals, plan);
+        check_agents_of(plan, &built.engine.agents)?;
         let stopped_by = built.stopped_by();
-        let run = self.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
-        let TreeOutcome { ends, errors } = block_on(stopped_by, run)?;
-        let failures = errors.iter().map(|error| self.failed(&plan, error)).collect();
-        outcome::print_outcome(globals, (&self.dir, repo), &plan, &ends, failures)
+        let run = self.run((planned, runs, left), built.engine, &built.protection, &mut shown);
+        let ended = block_on(stopped_by, run)?;
+        let failures = ended.errors.iter().map(|(of, error)| self.failed(&planned[*of], error)).collect();
+        let ends: Vec<_> = ended.ends.iter().map(|(of, ended)| (&planned[*of], ended)).collect();
+        outcome::print_outcome(globals, &self.dir, ends, failures)
     }
 
     /// Refuses answers to gates there are not.
-    fn check_answers(&self, plan: &TreePlan) -> Result<(), Failure> {
-        let asking = self.pipelines_with_gates(plan)?;
-        check_answers(&asking.iter().collect::<Vec<_>>(), Some(&plan.tree), &self.answers)
+    fn check_answers(&self, planned: &[PlannedRepo]) -> Result<(), Failure> {
+        let asking = self.pipelines_with_gates(planned)?;
+        check_answers(&asking.iter().collect::<Vec<_>>(), planned.first().map(|of| &*of.plan.tree), &self.answers)
     }
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could continue with.
-    fn pipelines_with_gates(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
-        let mut asking: Vec<Pipeline> = plan.used_pipelines().collect();
-        if !self.answers.named.is_empty() && !plan.fresh {
-            let left = open_sessions(&self.place.repo, &plan.target, &plan.name).map_err(|error| of_tree(&error))?;
+    fn pipelines_with_gates(&self, planned: &[PlannedRepo]) -> Result<Vec<Pipeline>, Failure> {
+        let mut asking: Vec<Pipeline> = planned.iter().take(1).flat_map(|of| of.plan.used_pipelines()).collect();
+        for PlannedRepo { place, plan } in planned.iter().filter(|_| !self.answers.named.is_empty()) {
+            if plan.fresh {
+                continue;
+            }
+            let left = open_sessions(&place.repo, &plan.target, &plan.name).map_err(|error| of_tree(&error))?;
             let own = left.into_iter().filter(|left| plan.tree.node(&left.task).is_some());
             asking.extend(own.map(|left| left.pipeline));
         }
@@ -153,23 +178,24 @@ impl<'a> RunSite<'a> {
         self.truster.agree(items.map_err(|error| of_trust(&error))?).await
     }
 
-    /// Works a plan to its end.
+    /// Works plans to their end.
     async fn run(
         &self,
-        (plan, mut run, left): (&TreePlan, TreeRun, Vec<OpenSession>),
+        (planned, runs, left): (&[PlannedRepo], Vec<TreeRun>, Vec<OpenSession>),
         engine: Arc<Engine>,
         protection: &SandboxChoice,
         shown: &mut TreeProgress,
-    ) -> Result<TreeOutcome, Failure> {
+    ) -> Result<SeveralEnded, Failure> {
+        let plan = &planned[0].plan;
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         print_agents(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(Pipeline::agent_nodes)))
             .await;
         check_prices(&engine, plan.used_pipelines().chain(left.iter().cloned()))?;
         warn_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
-        let progress = if plan.fresh { &nothing } else { run.progress() };
+        let progress = if plan.fresh { &nothing } else { runs[0].progress() };
         let mut told = engine.events.subscribe();
-        let changes = tree::changes(&run);
+        let changes = tree::changes(&runs[0]);
         std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
         drop(told);
         shown.begin(plan, progress, &changes);
@@ -179,28 +205,23 @@ impl<'a> RunSite<'a> {
             protection.hear(self.globals, &told.recorded.event);
             shown.event(plan, told);
         };
-        let mut outcome = TreeOutcome::default();
-        loop {
-            let ended;
-            (run, ended) = tree::spawn(run).follow(&mut hear).await;
-            ended.ends.into_iter().for_each(|ended| outcome.add(ended));
-            outcome.errors.extend(ended.errors);
-            if !outcome.take_unasked() || !outcome.errors.is_empty() {
-                break;
-            }
-            let brought = tree::pending_trust(&mut run).map_err(|error| self.failed(plan, &error))?;
-            self.agree(&run, &brought).await?;
-        }
+        let several = SeveralRuns::new(plan, runs);
+        let ended = several.work(&mut hear, async |of, run| self.ask_again(&planned[of], run).await).await?;
         shown.finish();
-        Ok(outcome)
+        Ok(ended)
     }
 
-    fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
-        let repo = &self.place.repo;
+    /// Asks for approval of what a run has come upon meanwhile.
+    async fn ask_again(&self, of: &PlannedRepo, run: &mut TreeRun) -> Result<(), Failure> {
+        let brought = tree::pending_trust(run).map_err(|error| self.failed(of, &error))?;
+        self.agree(run, &brought).await
+    }
+
+    fn failed(&self, PlannedRepo { place, plan }: &PlannedRepo, error: &tree::Error) -> Failure {
         let commands = PlanCommands { globals: self.globals, dir: &self.dir, plan };
         let failure = of_tree(error).reworded(|text| commands.with_location(text));
-        match repo.is_gone() {
-            true => of_lost_repository(failure, repo.common_dir(), None),
+        match place.repo.is_gone() {
+            true => of_lost_repository(failure, place.repo.common_dir(), None),
             false => failure,
         }
     }
@@ -246,20 +267,29 @@ fn require_agent<P: Borrow<Pipeline>>(
     Ok(())
 }
 
-/// The first action, and the order of the rest.
-fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let mut reader = ProgressReader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-    let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
-    if plan.fresh {
-        restart_warnings(&progress).iter().for_each(say::warn);
-        // A tree that is started again has nothing after it.
-        progress = progress.anew();
+/// What is done first, and the order of the rest.
+fn dry_run(globals: &Globals, planned: &[PlannedRepo]) -> Result<Exit, Failure> {
+    let plan = &planned[0].plan;
+    let mut read = Vec::new();
+    for PlannedRepo { place, plan } in planned {
+        let mut reader = ProgressReader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+        let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
+        if plan.fresh {
+            restart_warnings(&progress).iter().for_each(say::warn);
+            // A tree that is started again has nothing after it.
+            progress = progress.anew();
+        }
+        let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));
+        let merged = as_merged_now(repo, tree, &plan.target, &plan.branch_prefix, progress);
+        read.push((plan, merged.map_err(|error| of_tree(&error))?));
     }
-    let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));
-    let progress = as_merged_now(repo, tree, &plan.target, &plan.branch_prefix, progress).map_err(|e| of_tree(&e))?;
-    let next = next(&plan.tree, &progress, &plan.limits);
-    let next = next_words(&next, plan.limits.only.as_ref());
+    let others: BTreeMap<RepoName, Progress> =
+        read.iter().map(|(plan, progress)| (plan.repo_name.clone(), progress.clone())).collect();
+    let seen: Vec<_> = read.into_iter().map(|(plan, own)| (plan, plan.beside_others(own, &others))).collect();
+    let nexts = seen.iter().map(|(plan, own)| next(&plan.tree, own, &plan.limits));
+    let next = next_words(&first_next(&plan.tree, nexts), plan.limits.only.as_ref());
     let mut out = Out::new();
+    let progress = &seen[0].1;
     // Another budget is for the task that was asked for, or for all.
     let retried = |task: &TaskId| plan.limits.retry_failed && plan.limits.only.as_ref().is_none_or(|only| only == task);
     let is_left = |task: &&TaskId| match progress.task(task).status {
@@ -267,17 +297,28 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
         status => !status.is_over(),
     };
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(is_left).collect();
+    let repo_of = |task: &TaskId| plan.repos.as_ref().map(|repos| repos.nodes.of(task).clone());
     if globals.json {
-        out.json(&serde_json::json!({
-            "tree": plan.name.file(), "target": plan.target, "next": next, "left": left,
-        }))?;
+        let mut document = json!({"tree": plan.name.file(), "target": plan.target, "next": next, "left": left});
+        if plan.repos.is_some() {
+            document["targets"] = planned.iter().map(|of| (of.place.name.to_string(), json!(of.plan.target))).collect();
+            document["repos"] = left.iter().map(|task| (task.to_string(), json!(repo_of(task)))).collect();
+        }
+        out.json(&document)?;
         return Ok(Exit::Done);
     }
-    out.line(format!("would work {} on branch `{}`", plan.name, plan.target))?;
+    match plan.repos {
+        None => out.line(format!("would work {} on branch `{}`", plan.name, plan.target))?,
+        Some(_) => {
+            let on = planned.iter().map(|of| format!("`{}` of {}", of.plan.target, of.place.name));
+            out.line(format!("would work {} on branches {}", plan.name, listed(on, 10)))?;
+        }
+    }
     out.line(format!("next: {next}"))?;
     for task in left {
         let name = plan.tree.node(task).map(|node| shown_name(&node.name)).unwrap_or_default();
-        out.line(format!("  {task} {name}"))?;
+        let repo = repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
+        out.line(format!("  {task} {name}{repo}"))?;
     }
     Ok(Exit::Done)
 }

@@ -54,6 +54,11 @@ impl TerminalTruster {
     }
 }
 
+/// Whether the user has approved all of `items` before, for the repository that has this common git directory.
+pub fn is_approved(settings: &Settings, repo: &Path, items: Vec<TrustItem>) -> Result<bool, Failure> {
+    Ok(unknown(&Store::new(&settings.state_dir), &repo.to_string_lossy(), items)?.is_empty())
+}
+
 impl Truster<Failure> for TerminalTruster {
     fn agree(&self, items: Vec<TrustItem>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async { self.require(items) })

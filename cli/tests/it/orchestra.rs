@@ -101,7 +101,7 @@ fn base_sha_recorded() {
     env.run(&graph("base", "start -> exit"), &[]).expect(0);
     let story = env.story();
     assert_eq!(story.first("PipelineStarted")["base"], json!({"repo": head}));
-    assert_eq!(story.first("PipelineStarted")["target"], "main");
+    assert_eq!(story.first("PipelineStarted")["targets"], json!({"repo": "main"}));
     assert_eq!(story.first("SessionBranchCreated")["base"], head.as_str());
     // It is the very first thing in the record, and git keeps the commit with it.
     assert_eq!(story.kinds()[0], "PipelineStarted");

@@ -142,6 +142,30 @@ fn kill_and_resume(agent: &str, model: &str) {
     assert_eq!(turns[turns.len() - 1]["token_usage"]["input"], json!(80));
 }
 
+/// The agent calls a configured tool, which its model knows as `tool`, and finds it on its PATH.
+#[track_caller]
+fn call_configured_tool(agent: &str, model: &str, tool: &str) {
+    let Some(env) = world(agent, model) else { return };
+    let calls = json!([{tool: {}}, {"shell": {"command": "run-tests twice"}}]);
+    let steps = format!("[{{text: Run it., tools: {calls}}}, {{text: Done.}}]");
+    env.write("script.yaml", format!("model: {model}\nscripts: [{{name: all, steps: {steps}}}]\n"));
+    let before = env.read("pleach.yaml");
+    env.configure(&format!("{before}tools: [{{name: run-tests, command: 'echo \"$# $PLEACH_NODE\" >> ran'}}]\n"));
+    let body = format!("code [prompt=\"Work on it\", llm_model=\"{model}\"] start -> code -> exit");
+    let ran = env.run(&graph("real", &body), &[]).expect(0);
+    let mut lines: Vec<String> = env.committed("ran").lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["0 code", "1 code"], "{ran}");
+}
+
+#[test]
+#[ignore = "needs claude, gemini and opencode on PATH"]
+fn real_agents_call_configured_tools() {
+    call_configured_tool("claude", "claude-sonnet-4-5", "mcp__pleach__run-tests");
+    call_configured_tool("gemini", "gemini-2.5-pro", "mcp_pleach_run-tests");
+    call_configured_tool("opencode", "mock-model", "pleach_run-tests");
+}
+
 #[test]
 #[ignore = "needs claude on PATH"]
 fn claude_code_through_the_gateway() {

@@ -35,7 +35,7 @@ fn a_repository_on_master_works() {
     let env = TestEnv::with_repo();
     env.git(&["branch", "--quiet", "-m", "main", "master"]);
     let (ran, branch, story) = run_on(&env, &env.repo_path(), &one("echo 1 > one"));
-    assert_eq!(story.first("PipelineStarted")["target"], "master");
+    assert_eq!(story.first("PipelineStarted")["targets"]["repo"], "master");
     assert!(ran.stdout.contains(&format!("git switch master && git merge {branch}")), "{ran}");
     assert_eq!(env.git(&["show", &format!("{branch}:one")]), "1");
 }
@@ -50,7 +50,7 @@ fn a_detached_head_works() {
     let (ran, branch, story) = run_on(&env, &env.repo_path(), &one("echo 1 > one"));
     before.assert_unchanged(&env, &env.repo_path());
     assert_eq!(story.first("PipelineStarted")["base"], json!({"repo": head}));
-    assert!(story.first("PipelineStarted")["target"].is_null());
+    assert_eq!(story.first("PipelineStarted")["targets"], json!({}));
     assert!(ran.stdout.contains(&format!("merge:   git merge {branch}")), "{ran}");
     assert_eq!(env.git(&["rev-parse", &format!("{branch}^")]), head);
 }
@@ -66,7 +66,7 @@ fn a_linked_worktree_works() {
     env.write("linked/dirty", "not committed\n");
     let (main, link_file) = (Checkout::of(&env, &env.repo_path()), fs::read(linked.join(".git")).unwrap());
     let (ran, branch, story) = run_on(&env, &linked, &one("cat feature.txt > one"));
-    assert_eq!(story.first("PipelineStarted")["target"], "feature");
+    assert_eq!(story.first("PipelineStarted")["targets"], json!({"linked": "feature"}));
     assert_eq!(env.git(&["show", &format!("{branch}:one")]), "1");
     // The files of that checkout are checked.
     ran.warns("dirty-files").naming("`dirty`");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::intent::intent_of;
 use super::liveness::{IDLE, signs_of_life};
-use super::{Agent, AgentError, AgentReply, BoxFuture, End, Job, Turn, TurnVerdict, Turns};
+use super::tool_commands::Launchers;
+use super::{Agent, AgentError, AgentReply, BoxFuture, ConfiguredTools, End, Job, Turn, TurnVerdict, Turns};
 use crate::llm::Message;
 use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, Spawner, Stdin};
 use crate::text::last_words;
@@ -27,17 +28,29 @@ pub struct CommandAgent {
     spawner: Spawner,
     /// The network stays as the node has it, instead of being open.
     is_closed: bool,
+    /// Commands of the configuration that it finds on its PATH.
+    tools: ConfiguredTools,
 }
 
 impl CommandAgent {
     /// The program and its arguments.
     pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, spawner: Spawner) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), spawner, is_closed: false }
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            spawner,
+            is_closed: false,
+            tools: ConfiguredTools::default(),
+        }
     }
 
     /// The same without a network of its own: what it does, it does with what is there.
     pub fn closed(self, is_closed: bool) -> Self {
         Self { is_closed, ..self }
+    }
+
+    /// The same with commands of the configuration on its PATH.
+    pub fn with_tools(self, tools: ConfiguredTools) -> Self {
+        Self { tools, ..self }
     }
 
     /// The program's file name, which stands where other agents name a model.
@@ -54,8 +67,13 @@ impl CommandAgent {
             // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
             job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
         }
+        let mut prompt = job.prompt_in_bounds();
+        if let Some(launchers) = Launchers::install(&self.tools, &job, &[])? {
+            prompt = format!("{}\n\n{}", prompt.trim_end(), launchers.describe());
+            launchers.add_to_path(&mut job.env, self.spawner.inherited("PATH"));
+        }
         let command = CommandSpec {
-            stdin: Stdin::Bytes(job.prompt_in_bounds().into_bytes()),
+            stdin: Stdin::Bytes(prompt.into_bytes()),
             env: job.env,
             limits: CommandLimits { wall: job.timeout, idle: Some(IDLE), output: OUTPUT, ..CommandLimits::default() },
             signs: Some(signs_of_life(&job.root, None)),

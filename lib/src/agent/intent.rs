@@ -65,19 +65,27 @@ fn abbreviates(text: &str) -> bool {
     ["e.g.", "i.e.", "etc.", "vs.", "cf."].iter().any(|short| text.ends_with(short))
 }
 
+/// The repository a tool works in, if its name says so, and the tool itself.
+fn tool_of(call: &ToolCall) -> (Option<&str>, &str) {
+    call.name.split_once(':').map_or((None, call.name.as_str()), |(repo, tool)| (Some(repo), tool))
+}
+
 /// `Write src/a.rs, edit b.rs, run cargo test`. What was only looked at is left out when something was done.
 fn done_by(calls: &[ToolCall]) -> String {
-    let looks = |call: &ToolCall| {
-        matches!(call.name.as_str(), "read_file" | "grep" | "glob" | "Read" | "Grep" | "Glob" | "read")
-    };
+    let looks =
+        |call: &ToolCall| matches!(tool_of(call).1, "read_file" | "grep" | "glob" | "Read" | "Grep" | "Glob" | "read");
     let acts = calls.iter().any(|call| !looks(call));
     let mut done: Vec<String> = Vec::new();
     for call in calls.iter().filter(|call| !acts || !looks(call)) {
         let given = |names: &[&str]| {
             names.iter().find_map(|name| call.arguments.get(*name).and_then(Value::as_str)).unwrap_or("?")
         };
-        let path = || given(&["file_path", "filePath", "path"]);
-        let text = match call.name.as_str() {
+        let (repo, tool) = tool_of(call);
+        let path = || {
+            let path = given(&["file_path", "filePath", "path"]);
+            repo.map_or_else(|| path.to_owned(), |repo| format!("{repo}/{path}"))
+        };
+        let text = match tool {
             "write_file" | "Write" | "write" => format!("write {}", path()),
             "edit_file" | "Edit" | "edit" | "replace" => format!("edit {}", path()),
             "read_file" | "Read" | "read" => format!("read {}", path()),
@@ -86,7 +94,7 @@ fn done_by(calls: &[ToolCall]) -> String {
             "shell" | "Bash" | "bash" | "run_shell_command" | "exec_command" => {
                 format!("run {}", given(&["command", "cmd"]).lines().next().unwrap_or_default())
             }
-            other => format!("use {other}"),
+            _ => format!("use {}", call.name),
         };
         if !done.contains(&text) {
             done.push(text);
@@ -138,6 +146,12 @@ mod tests {
         assert_eq!(intent_of("", &[call("odd", json!(null))]), "Use odd");
         let others = [call("Write", json!({"file_path": "/w/a"})), call("exec_command", json!({"cmd": "ls"}))];
         assert_eq!(intent_of("", &others), "Write /w/a, run ls");
+        let of_repos = [
+            call("web:read_file", json!({"file_path": "x"})),
+            call("api:write_file", json!({"file_path": "src/a.rs"})),
+            call("api:run-tests", json!({})),
+        ];
+        assert_eq!(intent_of("", &of_repos), "Write api/src/a.rs, use api:run-tests");
         assert_eq!(intent_of("", &[]), "");
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::bounds;
 use super::reply::{AgentError, AgentReply, End};
+use super::repo_context::{RepoContext, describe_repos};
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::process::{Cancel, Sandbox};
@@ -30,6 +31,8 @@ pub struct Job {
     pub root: PathBuf,
     /// Where the agent works: the root, or a directory in it.
     pub cwd: PathBuf,
+    /// The repositories whose worktrees are there; none outside of them.
+    pub repos: Vec<RepoContext>,
     /// The model, if the pipeline names one.
     pub model: Option<String>,
     /// The provider, if the pipeline names one.
@@ -62,6 +65,9 @@ pub struct Job {
     /// A directory of this session's agents, outside every repository. It need not exist; an agent that needs it makes
     /// it. It stays until the session is removed.
     pub home: PathBuf,
+    /// A directory no agent can write to, for the commands that are an agent's tools; none where it has none. It is made
+    /// when it is needed.
+    pub launchers: Option<PathBuf>,
     /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`](super::Turn::state_ref).
     pub resume: Option<Value>,
     /// What was said before the job was interrupted, when it starts over: an agent behind a gateway is answered from it
@@ -85,6 +91,7 @@ impl Job {
             prompt: prompt.into(),
             cwd: root.clone(),
             root,
+            repos: Vec::new(),
             model: None,
             provider: None,
             effort: None,
@@ -100,16 +107,21 @@ impl Job {
             locks: Vec::new(),
             sandbox: None,
             steering: Steering::default(),
+            launchers: None,
             resume: None,
             recorded: Vec::new(),
         }
     }
 
-    /// The task for an agent that takes everything in one text: with the description of its sandbox.
+    /// The task for an agent that takes everything in one text: with the repositories it concerns, and the description
+    /// of its sandbox.
     pub fn prompt_in_bounds(&self) -> String {
-        match &self.sandbox {
-            Some(sandbox) => format!("{}\n\n{}", self.prompt.trim_end(), bounds::describe(sandbox)),
-            None => self.prompt.clone(),
+        let sandbox = self.sandbox.as_deref().map(bounds::describe);
+        let notes: String =
+            describe_repos(&self.repos).into_iter().chain(sandbox).map(|note| format!("\n\n{note}")).collect();
+        match notes.is_empty() {
+            true => self.prompt.clone(),
+            false => format!("{}{notes}", self.prompt.trim_end()),
         }
     }
 

@@ -15,8 +15,11 @@ mod liveness;
 mod message_writer;
 mod profile;
 mod reply;
+mod repo_context;
 mod roster;
+mod rpc;
 mod simulated;
+mod tool_commands;
 mod turn;
 
 use std::path::Path;
@@ -39,8 +42,11 @@ pub use job::{Job, Steering};
 pub use message_writer::{MessageInput, MessageWriter, WrittenMessage};
 pub use profile::{LayerError, Profile};
 pub use reply::{AgentError, AgentReply, End};
+pub use repo_context::RepoContext;
+pub(crate) use repo_context::repos_variable;
 pub use roster::{NoAgent, Roster};
 pub use simulated::Simulated;
+pub use tool_commands::{ConfiguredTools, tools_main};
 pub use turn::{Turn, TurnVerdict, Turns, WaitListener};
 
 /// A future behind a pointer, so that [`Agent`] can be one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::acp::known as acp_known;
 use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
-use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
+use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, ConfiguredTools, Profile, Simulated};
 use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, ProviderName, TurnMode};
 use crate::gateway::Upstream;
 use crate::llm::{ModelNames, NoProvider, Prices, Pricing, Provider, Providers, usual_model};
@@ -24,6 +24,7 @@ pub struct Roster {
     environment: Environment,
     versions: Versions,
     hook: Vec<OsString>,
+    server: Vec<OsString>,
     /// Where programs that are named by a path are looked for; where they work if not given.
     root: Option<PathBuf>,
 }
@@ -156,6 +157,7 @@ impl Roster {
             environment: Environment::default(),
             versions: Versions::default(),
             hook: Vec::new(),
+            server: Vec::new(),
             root: None,
         }
     }
@@ -169,6 +171,12 @@ impl Roster {
     /// its home. `hook` is the program, with arguments, that calls [`hook_main`](super::hook_main).
     pub fn with_programs(self, environment: &Environment, hook: Vec<OsString>) -> Self {
         Self { environment: environment.clone(), hook, ..self }
+    }
+
+    /// The same for agents that are programs and know servers of tools: `server` is the program, with arguments, that
+    /// calls [`tools_main`](super::tools_main).
+    pub fn with_tool_server(self, server: Vec<OsString>) -> Self {
+        Self { server, ..self }
     }
 
     /// The same for agents that work elsewhere than in a worktree: a program that is named by a path is looked for from
@@ -227,9 +235,12 @@ impl Roster {
     }
 
     fn profile_of_builtin(&self, name: Option<&str>, tools: &[String]) -> Result<Profile, NoAgent> {
-        let mut known = Builtin::tool_names();
-        known.extend(self.config.tools.iter().map(|tool| tool.name.clone()));
-        match tools.iter().find(|tool| !known.contains(tool)) {
+        let own = Builtin::tool_names();
+        let is_own = |name: &str| own.iter().any(|own| own == name);
+        let is_repo = |name: &str| self.config.workspace.repos.keys().any(|repo| repo.as_str() == name);
+        let of_repo = |name: &str| name.split_once(':').is_some_and(|(repo, tool)| is_repo(repo) && is_own(tool));
+        let configured: Vec<String> = ConfiguredTools::of(&self.config).names().collect();
+        match tools.iter().find(|tool| !is_own(tool) && !of_repo(tool) && !configured.contains(tool)) {
             Some(tool) => {
                 Err(NoAgent::UnknownTool { agent: self.who_names_tools("builtin", name), tool: tool.clone() })
             }
@@ -267,6 +278,17 @@ impl Roster {
     /// The agent of this kind, with what the settings say about the name `name`.
     pub fn agent(&self, choice: &AgentChoice, name: Option<&str>) -> Result<Arc<dyn Agent>, NoAgent> {
         self.make(choice.clone(), None, name)
+    }
+
+    /// The tools of the configuration that are called like a program on PATH, which an agent of these nodes that is a
+    /// program would not find any more.
+    pub fn hidden_programs<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>) -> Vec<(String, PathBuf)> {
+        let own = |choice: AgentChoice| matches!(choice, AgentChoice::Builtin | AgentChoice::Simulation);
+        if nodes.into_iter().all(|node| self.choice(node).is_ok_and(own)) {
+            return Vec::new();
+        }
+        let found = |name: &String| Some((name.clone(), find_program(name, &self.environment)?));
+        self.config.tools.iter().filter_map(|tool| found(&tool.name)).collect()
     }
 
     /// Whether a script answers, which bills no account.
@@ -319,12 +341,13 @@ impl Roster {
                 Ok(Arc::new(
                     Builtin::new(provider, self.spawner.clone())
                         .with_profile(profile)
-                        .with_commands(self.config.tools.clone()),
+                        .with_commands(ConfiguredTools::of(&self.config)),
                 ))
             }
             AgentChoice::Command(argv) if is_plain(&settings) => {
                 self.require_program(&argv)?;
                 let agent = CommandAgent::new(self.located(argv), self.spawner.clone());
+                let agent = agent.with_tools(ConfiguredTools::of(&self.config));
                 Ok(Arc::new(agent.closed(self.config.sandbox.closes_commands())))
             }
             AgentChoice::Command(argv) => {
@@ -414,7 +437,8 @@ impl Roster {
         let preset = answered_by(preset, &upstream);
         let can = Ways { all: &ways, speaks: true, why_not: "the protocol has no such turns" };
         let turns = self.turns(name.unwrap_or("acp"), can, settings, upstream.is_ok())?;
-        let agent = AcpAgent::new(self.located(argv), self.spawner.clone());
+        let agent = AcpAgent::new(self.located(argv), self.spawner.clone())
+            .with_tools(ConfiguredTools::of(&self.config), self.server.clone());
         let agent = match turns {
             TurnMode::Gateway => {
                 let upstream = understood(&preset, upstream?)?;
@@ -478,6 +502,7 @@ impl Roster {
             is_closed: kind == "command" && self.config.sandbox.closes_commands(),
         };
         let is_command = settings.is_command;
+        let commands = ConfiguredTools::of(&self.config).limited_to(&settings.tools);
         let own = || name.map_or_else(|| preset.program.clone(), str::to_owned);
         Ok(Arc::new(CliAgent {
             kind,
@@ -491,6 +516,8 @@ impl Roster {
             spawner: self.spawner.clone(),
             versions: self.versions.clone(),
             hook: self.hook.clone(),
+            commands,
+            server: self.server.clone(),
             upstream,
         }))
     }

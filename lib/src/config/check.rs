@@ -1,6 +1,6 @@
 //! What settings must fulfil beyond their types. Checked once, on what all layers come to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::agent::{AgentChoice, AgentRef, InvalidAgent, agents_hint};
 use super::derived::DerivedRules;
@@ -9,7 +9,7 @@ use super::node::{ConfigNode, ConfigNodeKind, SourceSpan};
 use super::provider::{ProviderKind, ProviderName, ServerSettings, Variable};
 use super::read::ReadContext;
 use super::secret_name::holds_secret;
-use crate::ids::BranchName;
+use crate::ids::{BranchName, TaskId, wire_name};
 use crate::redact::is_secret_name;
 use crate::text::closest;
 
@@ -183,27 +183,37 @@ fn derived_files(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'
 }
 
 fn tools(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
+    let mut names = BTreeMap::new();
+    // `own` is the name in its repository, where it is in one.
+    let mut check =
+        |at: SourceSpan, (name, own): (String, Option<&str>), command: &str, reading: &mut ReadContext<'_>| {
+            if command.is_empty() {
+                reading.fail(at, format!("the tool `{name}` has no `command`"));
+            }
+            let own = own.unwrap_or(&name);
+            let wired = wire_name(&name);
+            if own.is_empty() || wired.len() > LONGEST_TOOL || own != wire_name(own) {
+                let rule =
+                    format!("use letters, digits, `_` and `-`, at most {LONGEST_TOOL} with the name of its repository");
+                reading.fail(at, format!("`{name}` is not a valid tool name: {rule}"));
+            }
+            match names.insert(wired, name.clone()) {
+                Some(other) if other == name => reading.fail(at, format!("two tools are named `{name}`")),
+                Some(other) => reading.fail(at, format!("the tools `{other}` and `{name}` would be the same command")),
+                None => {}
+            }
+        };
     for (index, tool) in config.tools.iter().enumerate() {
         let at = item_place(tree, &["tools"], index);
         if tool.name.is_empty() {
             reading.fail(at, "this tool has no `name`");
+            continue;
         }
-        if tool.command.is_empty() {
-            reading.fail(at, "this tool has no `command`");
-        }
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        if !tool.name.is_empty() && (tool.name.len() > 64 || !tool.name.chars().all(is_name)) {
-            reading.fail(
-                at,
-                format!(
-                    "`{}` is not a valid tool name: use letters, digits, `_` and `-`, at most \
-                     64",
-                    tool.name
-                ),
-            );
-        }
-        if config.tools[..index].iter().any(|other| other.name == tool.name) {
-            reading.fail(at, format!("two tools are named `{}`", tool.name));
+        check(at, (tool.name.clone(), None), &tool.command, reading);
+        if NEEDED.contains(&tool.name.as_str()) {
+            let hint = format!("Give it a name of its own, such as `project-{}`.", tool.name);
+            let message = format!("the tool `{}` would hide a program that agents need", tool.name);
+            reading.report(at, message, Some(hint));
         }
     }
     for (repo, tools) in &config.workspace.tools {
@@ -211,16 +221,47 @@ fn tools(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
         if !config.workspace.repos.contains_key(repo) {
             reading.fail(at(""), format!("`workspace.repos` has no repository `{repo}`"));
         }
-        for (name, _) in tools.iter().filter(|(_, tool)| tool.command.is_empty()) {
-            reading.fail(at(name), format!("the tool `{repo}:{name}` has no `command`"));
+        for (name, tool) in tools {
+            check(at(name), (format!("{repo}:{name}"), Some(name)), &tool.command, reading);
         }
     }
 }
+
+/// The longest name of a tool that every provider takes.
+const LONGEST_TOOL: usize = 64;
+
+/// The longest name of a repository, with which those of its tools begin.
+const LONGEST_REPO: usize = LONGEST_TOOL - "__write_file".len();
+
+/// Programs that agents, and what they run, find by their names: a tool goes first on PATH.
+const NEEDED: [&str; 40] = [
+    "awk", "bash", "cargo", "cat", "chmod", "claude", "codex", "cp", "curl", "diff", "env", "find", "gemini", "git",
+    "grep", "head", "ls", "make", "mkdir", "mv", "node", "npm", "npx", "opencode", "perl", "pleach", "python",
+    "python3", "rg", "rm", "sed", "sh", "sort", "tail", "tar", "test", "tr", "wc", "which", "xargs",
+];
 
 fn repos(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     for (name, _) in config.workspace.repos.iter().filter(|(_, repo)| repo.path.is_none()) {
         let at = place(tree, &["workspace", "repos", name.as_str(), "path"]);
         reading.fail(at, format!("the repository `{name}` has no `path`"));
+    }
+    // Directories and branches are named after it.
+    for name in config.workspace.repos.keys().filter(|name| TaskId::new(name.as_str()).is_err()) {
+        let at = place(tree, &["workspace", "repos", name.as_str()]);
+        let hint = "Use letters, digits, `.`, `_` and `-`, beginning with a letter or digit.".to_owned();
+        reading.report(at, format!("`{name}` is not a valid repository name"), Some(hint));
+    }
+    let mut wired = BTreeMap::new();
+    for name in config.workspace.repos.keys().filter(|_| config.workspace.repos.len() > 1) {
+        let at = place(tree, &["workspace", "repos", name.as_str()]);
+        let own = wire_name(name.as_str());
+        if own.len() > LONGEST_REPO {
+            let why = format!("`{name}` is too long for the names of its tools: at most {LONGEST_REPO} characters");
+            reading.fail(at, why);
+        }
+        if let Some(other) = wired.insert(own, name) {
+            reading.fail(at, format!("the tools of `{other}` and `{name}` would have the same names"));
+        }
     }
     if let Some(name) = &config.record.repo
         && !config.workspace.repos.contains_key(name)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Environment;
 use super::node::ConfigNode;
-use super::read::{ReadContext, Setting, normal};
+use super::read::{ReadContext, Setting, normal_path};
 
 /// Directories of the home that a variable can put elsewhere.
 const MOVED: [(&str, &str); 4] = [
@@ -57,7 +57,7 @@ impl fmt::Display for HomePath {
 impl Setting for HomePath {
     fn read(node: &ConfigNode, reading: &mut ReadContext<'_>) -> Option<Self> {
         match String::read(node, reading)? {
-            text if text == "~" || text.starts_with("~/") => Some(Self(normal(Path::new(&text)))),
+            text if text == "~" || text.starts_with("~/") => Some(Self(normal_path(Path::new(&text)))),
             _ => PathBuf::read(node, reading).map(Self),
         }
     }

@@ -10,17 +10,18 @@ use super::dotenv::DotEnvEntry;
 use super::error::{ConfigError, Precedence, Source};
 use super::model::{Config, keys};
 use super::node::{ConfigNode, ConfigNodeKind, MapEntry, ScalarForm, SourceSpan, parse};
-use super::read::{ReadContext, Setting, SourceText};
+use super::read::{ReadContext, Setting, SourceText, normal_path};
 use super::{Environment, arborist, check};
 use crate::text::closest;
 
 /// Variables of this program that are no settings: what agents and commands are reported the node they work on, for
 /// pleach may be run by one of them, and what tests switch on.
-const OWN_VARIABLES: [&str; 12] = [
+const OWN_VARIABLES: [&str; 13] = [
     "PLEACH_SESSION",
     "PLEACH_NODE",
     "PLEACH_VISIT",
     "PLEACH_ATTEMPT",
+    "PLEACH_REPOS",
     "PLEACH_STATUS_FILE",
     "PLEACH_GATEWAY_KEY",
     "PLEACH_CODES",
@@ -354,7 +355,8 @@ fn root_of(layers: &[Layer]) -> PathBuf {
     let file = |layer: &&Layer| matches!(layer.content, LayerContent::File { .. }) && layer.level != Precedence::User;
     let pairs = |layer: &&Layer| matches!(layer.level, Precedence::Env | Precedence::Flag);
     let found = layers.iter().rev().find(file).or_else(|| layers.iter().find(pairs));
-    found.map(|layer| layer.base.clone()).unwrap_or_default()
+    // As the paths that start from it.
+    found.map(|layer| normal_path(&layer.base)).unwrap_or_default()
 }
 
 /// The trees of all layers, weakest first. The layers of Arborist are merged in its own terms before they are

@@ -45,6 +45,7 @@ pub use provider::{
     ServerSettings, Variable,
 };
 pub use read::SettingKey;
+pub(crate) use read::normal_path;
 pub use record::RecordedConfigError;
 pub use supplied::{Supplied, SuppliedKind};
 pub(crate) use supplied::{supplied, supplied_inputs};

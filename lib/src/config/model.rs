@@ -448,7 +448,7 @@ section! {
         repo: Option<RepoName> = None,
         /// Whether records are pushed.
         push: RecordPush = RecordPush::Auto,
-        /// Seconds between two pushes of records.
+        /// Seconds between two pushes to a remote; 0 pushes after every commit.
         push_interval: u64 = 10,
         /// A CXDB server, as host:port, that gets a copy of every record.
         cxdb: Option<String> = None,

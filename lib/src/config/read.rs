@@ -205,7 +205,7 @@ impl Setting for PathBuf {
             return None;
         }
         let base = reading.origins.get(node.at.source).map_or(Path::new(""), |origin| &origin.base);
-        Some(normal(&base.join(text)))
+        Some(normal_path(&base.join(text)))
     }
 
     fn takes() -> String {
@@ -214,7 +214,7 @@ impl Setting for PathBuf {
 }
 
 /// A path without `.` parts and with `..` taken off where it can be, by its text alone.
-pub(super) fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal_path(path: &Path) -> PathBuf {
     use std::path::Component;
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -6,7 +6,7 @@
 //! - never where keys come from or go to (`base_url`, `api_key`, `headers`, `api_base`, `api_key_command`, `proxy`),
 //!   `worktrees.base`, and the paths of the sandbox: these are always the resuming machine's;
 //! - the budget and the limits on commits that are set where the session continues: a limit is raised by setting it
-//!   and resuming; the same holds for the models of a provider;
+//!   and resuming; the same holds for the models of a provider, and for the paths and remotes of repositories;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
 //!   configuration must give them.
@@ -20,6 +20,7 @@ use super::home_path::HomePath;
 use super::layer::{Layer, MergedLayers, Resolved};
 use super::model::Config;
 use super::read::Setting;
+use crate::redact::address_secret;
 
 /// The key of the list of settings that were left out because they belong to the machine.
 const MACHINE: &str = "machine";
@@ -45,7 +46,7 @@ impl Config {
             }
         });
         for (name, repo) in &mut config.workspace.repos {
-            if repo.remote.as_deref().is_some_and(has_password) {
+            if repo.remote.as_deref().and_then(address_secret).is_some() {
                 repo.remote = None;
                 machine.push(format!("workspace.repos.{name}.remote"));
             }
@@ -244,6 +245,17 @@ impl MergedLayers {
         if mine("sandbox.hide") {
             self.config.sandbox.hide = std::mem::take(&mut own.sandbox.hide);
         }
+        // Where a repository is, only this machine can know.
+        for (name, theirs) in &mut self.config.workspace.repos {
+            let Some(own) = own.workspace.repos.get(name) else { continue };
+            let [path, remote] = ["path", "remote"].map(|key| format!("workspace.repos.{name}.{key}"));
+            if set(&path) && mine(&path) {
+                theirs.path.clone_from(&own.path);
+            }
+            if set(&remote) && mine(&remote) {
+                theirs.remote.clone_from(&own.remote);
+            }
+        }
         let mut paths = std::collections::BTreeMap::new();
         own.each_path(|key, path| paths.extend(path.take().map(|path| (key.join("."), path))));
         let mut wanted = |key: &str| left_out.iter().any(|left| left == key) && mine(key);
@@ -271,11 +283,6 @@ fn take_machine(value: &mut Value) -> Vec<String> {
         Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     }
-}
-
-fn has_password(address: &str) -> bool {
-    let login = address.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
-    login.is_some_and(|(login, _)| login.contains(':'))
 }
 
 fn drop_nulls(value: &mut Value) {

@@ -29,6 +29,8 @@ pub enum SuppliedKind {
     Spending,
     /// A directory elsewhere that would be written to.
     Directory,
+    /// A repository that would be cloned, fetched from and pushed to.
+    Remote,
     /// A variable that can make programs run or load something else.
     Variable,
     /// What a session was started with, which its commands get as a variable.
@@ -45,6 +47,7 @@ impl fmt::Display for SuppliedKind {
             Self::Secret => "secret",
             Self::Spending => "spending",
             Self::Directory => "directory",
+            Self::Remote => "remote",
             Self::Variable => "variable",
             Self::Input => "input",
         })
@@ -144,6 +147,12 @@ pub(crate) fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Su
         for (header, value) in &provider.headers {
             add(SuppliedKind::KeyAddress, key(&format!("headers.{header}")), Some(value.clone()));
         }
+    }
+    for (name, repo) in &config.workspace.repos {
+        let outside = repo.path.as_ref().filter(|path| !path.starts_with(&config.root));
+        let outside = outside.map(|path| path.display().to_string());
+        add(SuppliedKind::Directory, format!("workspace.repos.{name}.path"), outside);
+        add(SuppliedKind::Remote, format!("workspace.repos.{name}.remote"), repo.remote.clone());
     }
     add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.clone());
     let sandbox = &config.sandbox;

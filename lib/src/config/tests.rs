@@ -482,6 +482,26 @@ fn mistakes_of_syntax_have_their_place() {
 }
 
 #[test]
+fn tool_names_must_work_for_every_agent() {
+    let repos = "workspace: {repos: {a.b: {path: a}, a_b: {path: b}, LONG: {path: c}}, tools: {a.b: {t: {command: c}, 'x y': {command: c}}}}";
+    let tools = "tools: [{name: git, command: c}, {name: a:b, command: c}, {name: a_b__t, command: c}]";
+    let yaml = format!("{tools}\n{repos}").replace("LONG", &"r".repeat(53));
+    let errors = resolve(vec![project(&yaml)]).unwrap_err();
+    let found: Vec<String> = errors.iter().map(|error| error.to_string().lines().next().unwrap().to_owned()).collect();
+    for expected in [
+        "the tool `git` would hide a program that agents need",
+        "`a:b` is not a valid tool name",
+        "the tools `a_b__t` and `a.b:t` would be the same command",
+        "`a.b:x y` is not a valid tool name",
+        "the tools of `a.b` and `a_b` would have the same names",
+        "is too long for the names of its tools: at most 52 characters",
+    ] {
+        assert_eq!(found.iter().filter(|found| found.contains(expected)).count(), 1, "{expected}: {found:#?}");
+    }
+    assert_eq!(found.len(), 6, "{found:#?}");
+}
+
+#[test]
 fn what_cannot_work_together_is_reported() {
     let errors = resolve(vec![project(
         "agents: {a: {runner: 'acp:'}}
@@ -505,7 +525,7 @@ providers: {openai: {settings: {api_base: example.com}}}
        |                      ^^^^^^
     Write `agent: command:PROGRAM ARGS`, or name an agent such as claude.
 
-    /p/pleach.yaml:4:5: this tool has no `command`
+    /p/pleach.yaml:4:5: the tool `x` has no `command`
      4 |   - {name: x}
        |     ^
 
@@ -679,6 +699,7 @@ fn settings_of_repositories_and_users_are_distinguished() {
     address for keys providers.mine.base_url (/p/pleach.yaml:11): https://m.example/x?v=1
     secret providers.mine.api_key (/p/pleach.yaml:11): MINE_KEY is sent as its key
     address for keys providers.mine.headers.X-Team (/p/pleach.yaml:11): a
+    remote workspace.repos.backend.remote (/p/pleach.yaml:17): https://git.example/b.git
     address for records record.cxdb (/p/pleach.yaml:23): localhost:9009
     sandbox sandbox.mode (/p/pleach.yaml:24): off
     sandbox sandbox.network (/p/pleach.yaml:24): open

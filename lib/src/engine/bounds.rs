@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::agent::RepoContext;
 use crate::process::Sandbox;
 use crate::process::sandbox::{SandboxPolicy, SandboxScope};
-use crate::workspace::Workspace;
+use crate::workspace::{WorkingCopy, Workspace};
 
 /// The bounds of a worktree, common to agents and commands.
 #[derive(Debug)]
@@ -27,19 +28,38 @@ impl SandboxBounds<'_> {
 
     fn within(&self, make: impl FnOnce(SandboxScope<'_>) -> Sandbox) -> Sandbox {
         let (mut worktrees, mut repositories) = (Vec::new(), Vec::new());
+        // Several worktrees are found through the directory that holds them.
+        let mut beside = vec![self.workspace.root().to_owned()];
         for copy in self.workspace.copies() {
+            if !self.workspace.is_writable(&copy.name) {
+                beside.extend([copy.path().to_owned(), copy.repo.common_dir().to_owned()]);
+                continue;
+            }
             let repository = copy.repo.common_dir();
             worktrees.push(copy.path());
             worktrees.extend(Some(copy.git_dir()).filter(|dir| dir != &repository));
             repositories.push(repository);
         }
-        make(SandboxScope { worktrees: &worktrees, repositories: &repositories, own: &self.own })
+        make(SandboxScope { worktrees: &worktrees, repositories: &repositories, own: &self.own }).with_read(beside)
     }
 }
 
 /// The bounds of an agent that works outside every repository, in its own directory.
 pub(super) fn apart(policy: &SandboxPolicy, dir: &Path) -> Sandbox {
     policy.of_agent(SandboxScope { worktrees: &[dir], repositories: &[], own: &[] })
+}
+
+/// The repositories of a workspace, as what runs there is told of them: what may write at all, and where.
+pub(super) fn repo_contexts(workspace: &Workspace, writes: bool) -> Vec<RepoContext> {
+    let context = |copy: &WorkingCopy| RepoContext {
+        name: copy.name.clone(),
+        path: copy.path().to_owned(),
+        branch: copy.branch.clone(),
+        commit: copy.at().tip,
+        dirty: copy.is_dirty(),
+        writable: writes && workspace.is_writable(&copy.name),
+    };
+    workspace.copies().map(context).collect()
 }
 
 /// The variables of whatever runs in a worktree: who it is for git, and where git must not go.

@@ -49,6 +49,11 @@ impl Broadcast {
         self
     }
 
+    /// Whether anybody has subscribed.
+    pub(super) fn is_followed(&self) -> bool {
+        self.with(|listeners| !listeners.is_empty())
+    }
+
     /// Sends an event. Closed subscriptions are dropped.
     pub fn send(&self, told: Notification) {
         self.with(|listeners| {

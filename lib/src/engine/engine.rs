@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 
 use super::bounds::SandboxBounds;
 use super::merging::TierOptions;
-use super::{Broadcast, Budget, Handler, Interviewer, UnmeteredAgent, Unpriced};
+use super::{Broadcast, Budget, Handler, Interviewer, PushSettings, UnmeteredAgent, Unpriced};
 use crate::agent::{MessageWriter, Roster};
 use crate::budget::{BudgetLimits, day_of};
 use crate::clock;
 use crate::config::Attribution;
-use crate::engine::{Error, Supervisor};
+use crate::engine::{Error, SessionRepos, Supervisor};
 use crate::event::{AgentSpoke, AgentWaits, Event, Notification, Recorded, Warning};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, RepoName, SessionId};
@@ -47,6 +47,8 @@ pub struct Engine {
     pub output_chars: usize,
     /// What is tried with the conflicts of fan-ins that have a gate.
     pub tiers: TierOptions,
+    /// What is pushed where, and when.
+    pub push: PushSettings,
     /// Spending limits.
     pub budget: Budget,
     /// What commits say about the agent beyond their trailers.
@@ -103,7 +105,12 @@ impl Engine {
         self.tell_under_way(by, AgentWaits { node_id: node.clone(), why, extra: Default::default() });
     }
 
-    fn tell_under_way(&self, (session, context): (&SessionId, &ContextId), event: impl Into<Event>) {
+    /// Publishes something that is not recorded, or not yet, without secrets.
+    pub(in crate::engine) fn tell_under_way(
+        &self,
+        (session, context): (&SessionId, &ContextId),
+        event: impl Into<Event>,
+    ) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
         self.events.send(Notification { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
     }
@@ -131,6 +138,12 @@ impl Engine {
         let policy = self.sandbox.as_ref()?;
         let own = scratch.map(|scratch| scratch.path().to_owned()).into_iter().chain(own).collect();
         Some(SandboxBounds { policy, workspace, own })
+    }
+
+    /// The same for all repositories of a session, whose worktrees lie in one place.
+    pub(super) fn check_places(&self, repos: &SessionRepos) -> Result<(), Error> {
+        repos.iter().try_for_each(|(_, repo)| repo.check_trusted())?;
+        self.check_place(repos.record(), repos.record_name())
     }
 
     /// Checks that a worktree can be created before a session exists that needs one.

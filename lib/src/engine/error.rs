@@ -3,7 +3,7 @@
 use super::Uncounted;
 use crate::agent::NoAgent;
 use crate::engine::merging;
-use crate::ids::{NodeId, RepoPath, SessionId};
+use crate::ids::{NodeId, RepoName, RepoPath, SessionId};
 use crate::plan::diagnostic::Diagnostic;
 use crate::process::SpawnError;
 use crate::state::IllegalEvent;
@@ -66,6 +66,14 @@ pub enum Error {
         /// How it ended.
         phase: &'static str,
     },
+    /// A repository of the session is not open.
+    #[error("session {session} also works in the repository `{repo}`, which `workspace.repos` does not have")]
+    RepoMissing {
+        /// The session.
+        session: SessionId,
+        /// The name of the repository.
+        repo: RepoName,
+    },
     /// A restart was requested at a node the session has not reached.
     #[error("session {session} has not reached node `{node}`; it can restart at {visited}")]
     NotVisited {
@@ -81,6 +89,16 @@ pub enum Error {
     Replaced {
         /// The session.
         session: SessionId,
+    },
+    /// Another machine has continued the session: its remote has records that are not from here.
+    #[error(
+        "{remote} has records of session {session} that are not from here: another machine has continued it; this run has stopped"
+    )]
+    ContinuedElsewhere {
+        /// The session.
+        session: SessionId,
+        /// The remote, without a password.
+        remote: String,
     },
     /// The setup command failed.
     #[error("the setup command `{command}` of session {session} failed ({exit}):\n{output}")]

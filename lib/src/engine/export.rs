@@ -105,6 +105,9 @@ impl View {
             "base": summary.base(),
             "branch": summary.branch().map(|(_, branch)| branch),
             "commit": summary.work(),
+            "repos": summary.repos().map(|of| json!({
+                "repo": of.repo, "branch": of.branch, "base": of.base, "commit": of.work,
+            })).collect::<Vec<_>>(),
         })
     }
 

@@ -64,7 +64,7 @@ pub(super) fn begin(context: &mut Context, node: &Node, visit: &Visit, continues
     let at = clock::now();
     let batch = Batch {
         summary: format!("{summary}: branches {}", listed(forks.iter().map(|fork| &fork.context), 10)),
-        work: context.state.work.get(&context.plan.record_repo).copied().into_iter().collect(),
+        work: context.state.work.get(context.plan.repos.record_name()).copied().into_iter().collect(),
         ..Batch::default()
     };
     let mut events: Vec<Event> = vec![started.into(), parallel.into()];
@@ -166,7 +166,7 @@ pub(super) fn record_ends(context: &mut Context, ended: Vec<ParallelBranchComple
         format!("branch {} {how}", ended.context)
     };
     let summary = ended.iter().map(how).collect::<Vec<_>>().join(", ");
-    let work = ended.iter().filter_map(|ended| ended.work.get(&context.plan.record_repo)).copied().collect();
+    let work = ended.iter().filter_map(|ended| ended.work.get(context.plan.repos.record_name())).copied().collect();
     let batch = Batch { summary, work, ..Batch::default() };
     recording::record(context, batch, ended.into_iter().map(Event::from).collect(), clock::now())
 }
@@ -214,7 +214,7 @@ pub(super) fn end(
     if outcome.status == Status::Fail || !joins_itself(context, &fan_out) {
         // Nobody will join them: what branches wrote that must not write is undone here.
         if outcome.status == Status::Fail && fan_out.branches.iter().any(|branch| branch.of.read_only) {
-            let undone = undo_writes(context.working_mut(), &node.id)?;
+            let undone = undo_writes(context.working_mut(), &node.id, false)?;
             context.warnings.extend(undone);
         }
         let finished = NodeFinished { duration, ..NodeFinished::of(Ok(outcome)) };

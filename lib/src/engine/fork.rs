@@ -39,8 +39,8 @@ pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, L
             };
             // Only this context uses these refs, so a lock on one of them was left by a killed run.
             session.repo.refs().remove_stale_lock(&context_ref(&session.plan.id, &id))?;
-            for branch in fork.branches.values() {
-                session.repo.refs().remove_stale_lock(&branch_ref(branch))?;
+            for (repo, branch) in &fork.branches {
+                session.plan.repo_of(repo).refs().remove_stale_lock(&branch_ref(branch))?;
             }
             let child = open_fork(session, &parent, fork, lock)?;
             session.add(child);
@@ -126,11 +126,12 @@ pub(super) fn begin_fork(parent: &Context, origin: ForkOrigin, lock: Lock) -> Re
     let mut recorder = parent.recorder.fork(state.id.clone(), (record, messages));
     let batch = Batch {
         summary: format!("fork {} from {}", state.id, parent.id),
-        work: state.base.get(&parent.plan.record_repo).copied().into_iter().collect(),
+        work: state.base.get(parent.plan.repos.record_name()).copied().into_iter().collect(),
         events: vec![told],
         ..Batch::default()
     };
-    recorder.append(parent.repo.writer(), &batch)?;
+    let first = recorder.append(parent.repo.writer(), &batch)?;
+    parent.plan.push.note(parent.plan.repos.record_name(), recorder.reference(), first);
     let (id, written) = (state.id.clone(), batch.events);
     let opened = OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written };
     Ok(Context::new(Arc::clone(&parent.engine), parent.repo.clone(), Arc::clone(&parent.plan), opened))

@@ -7,7 +7,7 @@
 //! | question | where |
 //! |---|---|
 //! | How does a session start, resume, end? | `start_request` its input, `start` first record, branch, worktree; `resume` load, fold, repair, continue; `run` to its end; `ended`, `pausing` |
-//! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share, `recorded` both read from its record |
+//! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share, `session_repos` where it works, `recorded` both read from its record |
 //! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and stop requests |
 //! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that start from another |
 //! | What do parallel branches do? | `fan_out` forks, records and ends them; `branches` knows which run; `worker/join` brings them together by `merging`; `context/conflicts` takes what a node has resolved |
@@ -20,8 +20,9 @@
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
 //! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing; `ad_hoc/` tasks without a tree's file |
 //! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
+//! | What is pushed, and when? | `push/`, its module page has the map |
 //! | How are branches merged? | `queue/` the merge queue, `forecast` what will conflict |
-//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
+//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `cleanup` what may go by its age, `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
 
 pub mod ad_hoc;
 mod bounds;
@@ -29,6 +30,7 @@ mod branches;
 mod broadcast;
 mod budget;
 mod cancel;
+mod cleanup;
 mod context;
 mod ended;
 mod engine;
@@ -40,6 +42,7 @@ mod forecast;
 mod fork;
 mod handler;
 mod human;
+mod joint_slot;
 pub mod landing;
 mod locks;
 pub mod merging;
@@ -49,6 +52,7 @@ mod pausing;
 mod pool;
 mod preamble;
 mod pump;
+mod push;
 pub mod queue;
 mod recorded;
 mod remove;
@@ -57,6 +61,7 @@ mod run;
 mod secret_check;
 mod session;
 mod session_plan;
+mod session_repos;
 mod spawned;
 mod start;
 mod start_request;
@@ -73,6 +78,9 @@ pub use broadcast::{Broadcast, Subscription};
 pub use budget::spending::overspent;
 pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
 pub use cancel::{LOOK, cancel_session};
+pub use cleanup::{
+    BranchStays, LeftBranch, RemovedBranch, SessionFate, SessionStays, left_branches, remove_branch, session_fates,
+};
 pub use ended::{Pause, SessionEnded};
 pub use engine::Engine;
 pub use error::Error;
@@ -90,21 +98,23 @@ pub use human::{
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
+pub use push::{PushSettings, RepoPush};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
-pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, prepare_removal};
+pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, RepoStep, prepare_removal};
 pub use resume::resume_session;
 pub use run::{run_session, spawn_session};
 pub use session::Session;
 pub(crate) use session_plan::SessionPlan;
+pub use session_repos::SessionRepos;
 pub use spawned::SpawnedRun;
 pub use start::start_session;
-pub use start_request::{StartRequest, TaskStart};
+pub use start_request::{SessionRepo, StartRequest, TaskStart};
 pub use supervisor::Supervisor;
 pub use truster::{AgreesToAll, Truster};
 pub use view::{
-    CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, SessionStatus, Sessions, Summary, TurnView, View,
-    costs, resolve_session, session_worktrees,
+    CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, RepoWork, SessionStatus, Sessions, Summary, TurnView,
+    View, costs, resolve_session, session_worktrees,
 };
 pub use worktrees::{
     OwnWorktree, PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees,

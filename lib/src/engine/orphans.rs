@@ -1,17 +1,19 @@
-//! Orphans of sessions that no longer exist: unheld lock files, unused worktrees, agent homes. They appear when records
+//! Orphans of sessions that no longer exist: unheld lock files, unused worktrees, agent homes, run directories. They appear when records
 //! are deleted by hand, or when a removal is interrupted.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::locks::Locks;
 use super::remove::remove_directory;
+use super::session_plan::RUN_DIR;
 use super::worktrees::{OwnWorktree, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees, prune_worktree};
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::record::History;
-use crate::workspace::{self, Lock, Scratch, agent_homes};
+use crate::workspace::{self, Lock, Scratch, agent_homes, is_default_worktree_base};
 
 /// An orphan of a session that is no longer in this repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +30,13 @@ pub enum Orphan {
         /// The session.
         session: SessionId,
         /// Where it is.
+        path: PathBuf,
+    },
+    /// What the nodes of a session left beside its worktrees.
+    RunDirectory {
+        /// The session.
+        session: SessionId,
+        /// The directory of the session.
         path: PathBuf,
     },
     /// Temporary files of a killed run, of any repository.
@@ -62,6 +71,9 @@ pub fn orphans(repo: &Repo, places: &WorktreePlaces) -> Result<Vec<Orphan>, Erro
     let homes = agent_homes(&places.state_dir, common);
     let homes = homes.into_iter().filter(|(session, _)| gone(session));
     found.extend(homes.map(|(session, path)| Orphan::Home { session, path }));
+    let directories = run_directories(repo, places);
+    let directories = directories.into_iter().filter(|(session, _)| gone(session));
+    found.extend(directories.map(|(session, path)| Orphan::RunDirectory { session, path }));
     let of_nobody = |name: &&String| session_of_lock(name).is_some_and(|session| gone(&session));
     found.extend(locks.iter().filter(of_nobody).map(|name| Orphan::Lock { name: name.clone() }));
     let scratch = Scratch::left(&places.state_dir).into_iter();
@@ -83,6 +95,14 @@ impl Orphan {
                 locks.remove()?;
                 Ok(None)
             }
+            Self::RunDirectory { session, path } => {
+                let locks = Locks::take(repo, session)?;
+                if has_only_run_files(path) {
+                    remove_directory(path)?;
+                }
+                locks.remove()?;
+                Ok(None)
+            }
             Self::Scratch { path } => {
                 // Another process may have removed it since, and even have created a new one at the same path.
                 let left = Scratch::left(&places.state_dir).into_iter().find(|left| left.path == *path);
@@ -97,6 +117,31 @@ impl Orphan {
             }
         }
     }
+}
+
+/// The directories of sessions that hold no worktree any more. Where worktrees of other repositories may be too, it is not
+/// known whose they are.
+fn run_directories(repo: &Repo, places: &WorktreePlaces) -> Vec<(SessionId, PathBuf)> {
+    let is_own = |base: &&PathBuf| is_default_worktree_base(&places.state_dir, repo.common_dir(), base);
+    let entries = places.worktrees.iter().filter(is_own).filter_map(|base| std::fs::read_dir(base).ok()).flatten();
+    let session = |path: &Path| path.file_name()?.to_str()?.parse::<SessionId>().ok();
+    let named = entries.flatten().map(|entry| entry.path()).filter_map(|path| Some((session(&path)?, path)));
+    let mut found: Vec<_> = named.filter(|(_, path)| has_only_run_files(path)).collect();
+    found.sort();
+    // A base may be named in several ways.
+    found.dedup();
+    found
+}
+
+/// Whether the directory of a session has nothing but what its nodes left, and empty directories.
+fn has_only_run_files(path: &Path) -> bool {
+    let is_left = |entry: DirEntry| {
+        let is_empty = || std::fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none());
+        entry.file_name() == RUN_DIR || is_empty()
+    };
+    let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let entries = std::fs::read_dir(path).ok().filter(|_| is_directory);
+    entries.is_some_and(|mut entries| entries.all(|entry| entry.is_ok_and(is_left)))
 }
 
 fn session_of_lock(name: &str) -> Option<SessionId> {

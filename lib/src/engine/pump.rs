@@ -562,6 +562,7 @@ impl<'a> Pump<'a> {
                 return Ok(());
             }
         };
+        let why = why.or_else(|| self.session.check_own().err().map(|error| error.to_string()));
         let why = why.or_else(|| pausing::pause_reason(self.session).filter(|_| reason == PauseReason::OverBudget));
         tokio::task::block_in_place(|| pausing::pause_because(self.session, reason, why))?;
         error.map_or(Ok(()), Err)

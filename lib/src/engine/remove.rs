@@ -7,22 +7,23 @@ mod known;
 
 pub(super) use known::copied_in;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use known::{KnownWork, read_work};
 
-use super::Error;
 use super::locks::Locks;
 use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
+use super::{Error, SessionRepos};
 use crate::confined_fs;
 use crate::engine::remove::known::RecordRefs;
 use crate::event::TaskOf;
 use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
 use crate::record::{SESSIONS, check_chain, root_ref};
 use crate::text::{quoted_path, shorten};
-use crate::workspace::{self, KEEP, KeepOwner, Scratch, agent_home, branch_ref};
+use crate::workspace::{self, KEEP, KeepOwner, PushState, Scratch, agent_home, branch_ref};
 
 /// The maximum length of a path in a message.
 const LONGEST_PATH: usize = 280;
@@ -115,6 +116,12 @@ pub enum Obstacle {
         /// The cause.
         why: String,
     },
+    /// A repository it works in is not known, so that what it has there stays.
+    #[error("its branch in the repository `{repo}` stays: `workspace.repos` does not have it")]
+    RepoMissing {
+        /// The name of the repository.
+        repo: RepoName,
+    },
     /// Files that git cannot keep: repositories inside the worktree, or unreadable files.
     #[error("`{}` cannot be saved and would be lost: {why}", shorten(&quoted_path(path.as_os_str().as_encoded_bytes()), LONGEST_PATH))]
     Unsaved {
@@ -187,27 +194,41 @@ pub struct Removal {
     pub goes_on: Option<TaskOf>,
     /// Why it should not be removed.
     pub obstacles: Vec<Obstacle>,
+    /// The repository that holds the record.
     repo: Repo,
-    keeps: Vec<KeptWork>,
-    worktrees: Vec<PathBuf>,
+    parts: Vec<RepoRemoval>,
     home: Option<PathBuf>,
-    branch: Option<BranchState>,
-    /// The branches of its parallel contexts.
-    parallel: Vec<BranchState>,
     /// The refs of the records with their tips, `main` last.
     records: RecordRefs,
     locks: Locks,
     state_dir: PathBuf,
 }
 
+/// What goes in one repository.
+#[derive(Debug)]
+struct RepoRemoval {
+    /// The name of the repository, if there are several.
+    name: Option<RepoName>,
+    repo: Repo,
+    keeps: Vec<KeptWork>,
+    worktrees: Vec<PathBuf>,
+    branch: Option<BranchState>,
+    /// The branches of parallel contexts.
+    parallel: Vec<BranchState>,
+}
+
+/// A step and the name of its repository, if there are several.
+pub type RepoStep = (Option<RepoName>, RemovalStep);
+
 /// Determines what removing a session would do. Changes nothing. `copied_in` are the files copied into worktrees from
 /// the user's checkout, used if the record does not say which were copied.
 pub fn prepare_removal(
-    repo: &Repo,
+    repos: &SessionRepos,
     id: &SessionId,
     state_dir: &Path,
     copied_in: &[RepoPath],
 ) -> Result<Removal, RemoveError> {
+    let repo = repos.record();
     let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
         let records = records(repo, id)?;
         let known = KnownWork::of(repo, id, &records, copied_in)?;
@@ -216,57 +237,143 @@ pub fn prepare_removal(
     let mut obstacles = Vec::new();
     obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
     obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
-    let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
-    let (parallel, mut keeps) = parallel_branches(repo, &known, &mut obstacles)?;
-    let mut worktrees = Vec::new();
-    for listed in session_worktrees(repo, id)? {
-        if let Some(why) = listed.locked {
-            return Err(RemoveError::WorktreeLocked { path: listed.path, why });
+    let others = KnownWork::elsewhere(repo, repos, id, copied_in)?;
+    let name = (!others.is_empty()).then(|| repos.record_name().clone());
+    let goes_on = known.goes_on.clone();
+    let mut parts = vec![RepoRemoval::prepare((name, repo), id, &known, &records, &mut obstacles)?];
+    for (name, known) in others {
+        match repos.get(&name) {
+            Some(repo) => {
+                parts.push(RepoRemoval::prepare((Some(name), repo), id, &known, &Vec::new(), &mut obstacles)?)
+            }
+            None => obstacles.push(Obstacle::RepoMissing { repo: name }),
         }
-        if listed.path.is_dir() {
-            keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, &mut obstacles)?);
-        }
-        worktrees.push(listed.path);
     }
-    // Removing landed work needs no confirmation, but a branch may have lost it since.
-    unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
-    if unmerged && !keeps.iter().any(|keep: &KeptWork| Some(keep.parents[0]) == known.work) {
-        keeps.extend(unmerged_commits(repo, &known)?);
-    }
-    // Kept work must be complete: git refuses to pack a commit that leads to a missing object.
-    let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
-    let whole: Vec<CommitId> = tips.filter(|tip| check_chain(repo, *tip).is_ok()).collect();
-    for keep in &mut keeps {
-        keep.unmerged |= unmerged;
-        keep.parents.extend(&whole);
-    }
-    let session = id.clone();
     Ok(Removal {
-        session,
-        goes_on: known.goes_on,
+        session: id.clone(),
+        goes_on,
         obstacles,
         repo: repo.clone(),
-        keeps,
-        worktrees,
+        parts,
         home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
-        branch,
-        parallel,
         records,
         locks,
         state_dir: state_dir.to_owned(),
     })
 }
 
+impl RepoRemoval {
+    fn prepare(
+        (name, repo): (Option<RepoName>, &Repo),
+        id: &SessionId,
+        known: &KnownWork,
+        records: &RecordRefs,
+        obstacles: &mut Vec<Obstacle>,
+    ) -> Result<Self, RemoveError> {
+        let (branch, mut unmerged) = branch_state(repo, known, obstacles)?;
+        let (parallel, mut keeps) = parallel_branches(repo, known, obstacles)?;
+        let mut worktrees = Vec::new();
+        for listed in session_worktrees(repo, id)? {
+            if let Some(why) = listed.locked {
+                return Err(RemoveError::WorktreeLocked { path: listed.path, why });
+            }
+            if listed.path.is_dir() {
+                keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, obstacles)?);
+            }
+            worktrees.push(listed.path);
+        }
+        // Removing landed work needs no confirmation, but a branch may have lost it since.
+        unmerged |= has_lost_landed(repo, known, branch.as_ref())?;
+        if unmerged && !keeps.iter().any(|keep: &KeptWork| Some(keep.parents[0]) == known.work) {
+            keeps.extend(unmerged_commits(repo, known)?);
+        }
+        // Kept work must be complete: git refuses to pack a commit that leads to a missing object.
+        let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
+        let whole: Vec<CommitId> = tips.filter(|tip| check_chain(repo, *tip).is_ok()).collect();
+        for keep in &mut keeps {
+            keep.unmerged |= unmerged;
+            keep.parents.extend(&whole);
+        }
+        Ok(Self { name, repo: repo.clone(), keeps, worktrees, branch, parallel })
+    }
+
+    fn keep_steps(&self, session: &SessionId) -> Vec<RepoStep> {
+        let prefix = format!("{KEEP}{session}-");
+        self.keeps.iter().map(|keep| (self.name.clone(), keep.step(prefix.clone()))).collect()
+    }
+
+    fn worktree_steps(&self) -> Vec<RepoStep> {
+        let step = |path: &PathBuf| (self.name.clone(), RemovalStep::RemoveWorktree { path: path.clone() });
+        self.worktrees.iter().map(step).collect()
+    }
+
+    fn branch_steps(&self) -> Vec<RepoStep> {
+        let step = |(branch, at, own): &BranchState| (self.name.clone(), branch_step(branch, *at, *own));
+        self.branch.iter().chain(&self.parallel).map(step).collect()
+    }
+
+    /// Saves what would be lost.
+    fn keep(&mut self, session: &SessionId, done: StepWatch<'_>) -> Result<(), RemoveError> {
+        for keep in std::mem::take(&mut self.keeps) {
+            let step = keep.step(String::new());
+            let reference = keep.save(&self.repo, session.into(), REASON)?;
+            if let RemovalStep::Keep { unmerged, uncommitted, .. } = step {
+                done(&(self.name.clone(), RemovalStep::Keep { reference, unmerged, uncommitted }));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_worktrees(&mut self, done: StepWatch<'_>) -> Result<(), RemoveError> {
+        for path in std::mem::take(&mut self.worktrees) {
+            git::worktree::remove(&self.repo, &path)?;
+            remove_run_directory(self.root_of(&path))?;
+            done(&(self.name.clone(), RemovalStep::RemoveWorktree { path }));
+        }
+        Ok(())
+    }
+
+    /// The directory a context works in. With several repositories that of the last worktree is left, empty.
+    fn root_of<'a>(&self, worktree: &'a Path) -> &'a Path {
+        if self.name.is_some() { worktree.parent().unwrap_or(worktree) } else { worktree }
+    }
+
+    fn remove_branches(self, done: StepWatch<'_>) -> Result<(), RemoveError> {
+        for (branch, at, own) in self.branch.into_iter().chain(self.parallel) {
+            if own {
+                delete(&self.repo, vec![(branch_ref(&branch), Some(at))])?;
+            }
+            done(&(self.name.clone(), branch_step(&branch, at, own)));
+        }
+        Ok(())
+    }
+}
+
+/// Called after each step.
+type StepWatch<'a> = &'a mut dyn FnMut(&RepoStep);
+
 impl Removal {
     /// The steps [`Removal::execute`] would take.
-    pub fn steps(&self) -> Vec<RemovalStep> {
-        let prefix = format!("{KEEP}{}-", self.session);
-        let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
-        let worktrees = self.worktrees.iter().map(|path| RemovalStep::RemoveWorktree { path: path.clone() });
-        let home = self.home.iter().map(|path| RemovalStep::RemoveHome { path: path.clone() });
-        let branches = self.branch.iter().chain(&self.parallel);
-        let branch = branches.map(|(branch, at, own)| branch_step(branch, *at, *own));
-        keeps.chain(worktrees).chain(home).chain(branch).chain([self.record_step()]).collect()
+    pub fn steps(&self) -> Vec<RepoStep> {
+        let home = self.home.iter().map(|path| (None, RemovalStep::RemoveHome { path: path.clone() }));
+        let keeps = self.parts.iter().flat_map(|part| part.keep_steps(&self.session));
+        let worktrees = self.parts.iter().flat_map(RepoRemoval::worktree_steps);
+        let branches = self.parts.iter().flat_map(RepoRemoval::branch_steps);
+        keeps.chain(worktrees).chain(home).chain(branches).chain([(None, self.record_step())]).collect()
+    }
+
+    /// The directories its nodes left beside its worktrees, each with the worktree it goes with.
+    pub fn run_directories(&self) -> Vec<(PathBuf, PathBuf)> {
+        let mut found = BTreeMap::new();
+        for part in &self.parts {
+            for path in &part.worktrees {
+                let run = run_directory(part.root_of(path));
+                if run.is_dir() {
+                    found.entry(run).or_insert_with(|| path.clone());
+                }
+            }
+        }
+        found.into_iter().map(|(run, path)| (path, run)).collect()
     }
 
     fn record_step(&self) -> RemovalStep {
@@ -274,34 +381,26 @@ impl Removal {
     }
 
     /// Removes the session. `done` is called after each step.
-    pub fn execute(self, done: &mut dyn FnMut(&RemovalStep)) -> Result<(), RemoveError> {
+    pub fn execute(mut self, done: &mut dyn FnMut(&RepoStep)) -> Result<(), RemoveError> {
         let record = self.record_step();
-        for keep in self.keeps {
-            let step = keep.step(String::new());
-            let reference = keep.save(&self.repo, (&self.session).into(), REASON)?;
-            if let RemovalStep::Keep { unmerged, uncommitted, .. } = step {
-                done(&RemovalStep::Keep { reference, unmerged, uncommitted });
-            }
+        for part in &mut self.parts {
+            part.keep(&self.session, done)?;
         }
-        for path in self.worktrees {
-            git::worktree::remove(&self.repo, &path)?;
-            remove_run_directory(&path)?;
-            done(&RemovalStep::RemoveWorktree { path });
+        for part in &mut self.parts {
+            part.remove_worktrees(done)?;
         }
         // A killed run could not remove its temporary files.
         Scratch::clear_up(&self.state_dir);
         if let Some(path) = self.home {
             remove_directory(&path)?;
-            done(&RemovalStep::RemoveHome { path });
+            done(&(None, RemovalStep::RemoveHome { path }));
         }
-        for (branch, at, own) in self.branch.into_iter().chain(self.parallel) {
-            if own {
-                delete(&self.repo, vec![(branch_ref(&branch), Some(at))])?;
-            }
-            done(&branch_step(&branch, at, own));
+        for part in self.parts {
+            part.remove_branches(done)?;
         }
+        PushState::forget(self.repo.common_dir(), &self.session)?;
         delete(&self.repo, self.records)?;
-        done(&record);
+        done(&(None, record));
         self.locks.remove().map_err(Error::from)?;
         Ok(())
     }
@@ -350,13 +449,19 @@ pub(super) fn remove_branch_worktree(
     Ok(git::worktree::remove(repo, path)?)
 }
 
-/// Removes the run directory beside a worktree, and the session's directory if it is empty.
-pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
-    remove_directory(&copy.with_file_name(RUN_DIR))?;
-    if let Some(parent) = copy.parent() {
+/// Removes the run directory beside the worktrees of a context, and the directories of the context and of the session if
+/// they are empty.
+pub(super) fn remove_run_directory(root: &Path) -> Result<(), workspace::Error> {
+    remove_directory(&run_directory(root))?;
+    let _ = std::fs::remove_dir(root);
+    if let Some(parent) = root.parent() {
         let _ = std::fs::remove_dir(parent);
     }
     Ok(())
+}
+
+fn run_directory(root: &Path) -> PathBuf {
+    root.with_file_name(RUN_DIR)
 }
 
 fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> RemovalStep {

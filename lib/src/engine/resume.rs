@@ -7,7 +7,7 @@ use super::locks::Locks;
 use super::session_plan::SessionPlan;
 use super::start::{self, OnOpen};
 use super::task::{FIRST_SLOT, TaskJob};
-use super::{Engine, Error, Session, fan_out, fork, recorded_pipeline, recorded_state, session};
+use super::{Engine, Error, Session, SessionRepos, fan_out, fork, recorded_pipeline, recorded_state, session};
 use crate::clock;
 use crate::engine::context::{recording, worktrees};
 use crate::event::Resumed;
@@ -62,11 +62,8 @@ fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
 /// Reads a session to write to. The caller holds its locks.
 pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let history = History::newest(repo, id)?;
-    // Only this session uses these refs, so a lock on one of them was left by a killed run.
+    // Only this session uses this ref, so a lock on it was left by a killed run.
     repo.refs().remove_stale_lock(&root_ref(id))?;
-    for branch in history.started.branches.values() {
-        repo.refs().remove_stale_lock(&branch_ref(branch))?;
-    }
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;
     Ok(RecordedSession { history, pipeline, state })
@@ -78,7 +75,7 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error
 /// record.
 pub async fn resume_session(
     engine: Arc<Engine>,
-    repo: Repo,
+    repos: SessionRepos,
     id: &SessionId,
     seen: CommitId,
     from: Option<&NodeId>,
@@ -86,7 +83,8 @@ pub async fn resume_session(
 ) -> Result<(Session, Option<String>), Error> {
     let mut at = None;
     let mut session = tokio::task::block_in_place(|| {
-        let (locks, found) = Locks::take(&repo, id)?.with(|| read(&repo, id))?;
+        let repo = repos.record();
+        let (locks, found) = Locks::take(repo, id)?.with(|| read(repo, id))?;
         let over = over_for_good(&found, id);
         if over.is_none() && found.history.tip != seen {
             return Err(Error::Replaced { session: id.clone() });
@@ -94,13 +92,15 @@ pub async fn resume_session(
         if over.is_none() {
             at = starts_at(&found.state, id, from)?;
         }
-        let mut session = open_recorded(engine, repo, locks, found, None, FIRST_SLOT)?;
+        let mut session = open_recorded(engine, repos, locks, found, None, FIRST_SLOT)?;
         match over {
             Some(over) => session::bring_up(&mut session).and(Err(over)),
             None => Ok(session),
         }
     })?;
     record_resumed(&mut session, at)?;
+    session.plan.push.claim().await;
+    session.check_own()?;
     opened(&session);
     let kept = go_on(&mut session).await?;
     Ok((session, kept))
@@ -124,13 +124,14 @@ pub(super) async fn go_on(session: &mut Session) -> Result<Option<String>, Error
 
 pub(super) fn open_recorded(
     engine: Arc<Engine>,
-    repo: Repo,
+    repos: SessionRepos,
     locks: Locks,
     found: RecordedSession,
     job: Option<Arc<TaskJob>>,
     slot: u32,
 ) -> Result<Session, Error> {
     let RecordedSession { history, pipeline, state } = found;
+    let repo = repos.record().clone();
     let id = history.session.clone();
     let newest = (history.first, history.tip, state.messages);
     let context = history.context.clone();
@@ -142,7 +143,11 @@ pub(super) fn open_recorded(
     let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
     let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
     let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
-    let plan = SessionPlan::new(id, started, pipeline, repo.clone(), job, registered.cancel.clone())?;
+    let plan = SessionPlan::new(id, started, pipeline, repos, job, registered.cancel.clone())?;
+    for (name, branch) in &plan.started.branches {
+        // As with its record: nobody else uses them.
+        plan.repo_of(name).refs().remove_stale_lock(&branch_ref(branch))?;
+    }
     let plan = SessionPlan { slot, ..plan };
     let mut session = Session::new((engine, registered), repo, plan, session, opened);
     fork::open_forks(&mut session, worktrees)?;

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::budget::RunLedger;
 use super::context::{Context, OpenedContext};
 use super::executor::{Assignment, Executor, Running, WorkWatch};
+use super::push::{PushQueue, PushSource};
 use super::supervisor::Registered;
 use super::worker::WorkerReport;
 use super::{Engine, Error, SessionPlan, Subscription};
@@ -15,11 +16,12 @@ use crate::agent::Roster;
 use crate::budget::{Amount, Exceeded, Spent};
 use crate::engine::context::worktrees;
 use crate::event::{PipelineStarted, Warning};
-use crate::git::Repo;
-use crate::ids::{ContextId, SessionId};
+use crate::git::{self, Repo};
+use crate::ids::{CommitId, ContextId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
+use crate::record::SESSIONS;
 use crate::state::State;
-use crate::workspace::{BranchFollower, Lock, Workspace};
+use crate::workspace::{BranchFollower, Lock, Workspace, branch_ref, parallel_branches};
 
 /// A session this process may write to.
 #[derive(Debug)]
@@ -64,12 +66,14 @@ impl Session {
     pub(super) fn new(
         (engine, registered): (Arc<Engine>, Registered),
         repo: Repo,
-        plan: SessionPlan,
+        mut plan: SessionPlan,
         lock: Lock,
         opened: OpenedContext,
     ) -> Self {
+        let warnings = open_queue(&engine, &mut plan);
         let (plan, root) = (Arc::new(plan), opened.id.clone());
-        let context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
+        let mut context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
+        context.warnings.extend(warnings);
         let contexts = BTreeMap::from([(root.clone(), context)]);
         let executor = Executor::new(Arc::clone(&engine), Arc::clone(&plan));
         Self {
@@ -267,9 +271,9 @@ impl Session {
         self.root().workspace.as_ref()
     }
 
-    /// Its branches, which follow the record.
-    pub fn branches(&self) -> impl Iterator<Item = &BranchFollower> {
-        self.root().followers.values()
+    /// Its branches by repository, which follow the record.
+    pub fn branches(&self) -> impl Iterator<Item = (&RepoName, &BranchFollower)> {
+        self.root().followers.iter()
     }
 
     /// Checks that no other process moved the session's branches.
@@ -280,6 +284,14 @@ impl Session {
     /// Takes the warnings not yet reported.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         self.contexts.values_mut().flat_map(Context::take_warnings).collect()
+    }
+
+    /// Fails if another machine has continued it.
+    pub(super) fn check_own(&self) -> Result<(), Error> {
+        match self.plan.push.elsewhere() {
+            Some(remote) => Err(Error::ContinuedElsewhere { session: self.plan.id.clone(), remote: remote.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     /// The number of turns of all its contexts.
@@ -296,6 +308,30 @@ impl Session {
     pub(super) fn spent_by(&self, of: impl Fn(&Spent) -> Amount) -> Amount {
         self.spendings().fold(Amount::default(), |sum, spent| sum + of(spent))
     }
+}
+
+/// Opens the queue of pushes, with the refs that are there: those of an earlier run may not have been pushed.
+fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan) -> Vec<Warning> {
+    let source = PushSource { session: &plan.id, repos: &plan.repos, cancel: &plan.cancel };
+    let (queue, warnings) = PushQueue::open(engine, &source);
+    plan.push = queue;
+    if !plan.push.is_open() {
+        return warnings;
+    }
+    let note = |repo: &RepoName, refs: Result<Vec<(String, CommitId)>, git::Error>| {
+        // What cannot be read now is noted when it moves.
+        refs.unwrap_or_default().into_iter().for_each(|(name, commit)| plan.push.note(repo, name, commit));
+    };
+    note(plan.repos.record_name(), plan.repo().refs().list(&format!("{SESSIONS}{}/", plan.id)));
+    for (name, branch) in &plan.started.branches {
+        let Some(repo) = plan.repos.get(name) else { continue };
+        let own = branch_ref(branch);
+        let at = repo.refs().find(&own).map(|at| at.map(|at| (own, at)).into_iter().collect());
+        note(name, at);
+        let parallel = format!("refs/heads/{}", parallel_branches(&plan.started, &plan.id, branch));
+        note(name, repo.refs().list(&parallel));
+    }
+    warnings
 }
 
 /// Moves the branches of an ended session to its record.

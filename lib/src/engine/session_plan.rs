@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::engine::push::PushQueue;
 use crate::engine::task::{FIRST_SLOT, TaskJob, slot_path};
-use crate::engine::{Engine, Error};
+use crate::engine::{Engine, Error, SessionRepos};
 use crate::event::PipelineStarted;
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
@@ -30,28 +31,31 @@ pub(crate) struct SessionPlan {
     pub job: Option<Arc<TaskJob>>,
     /// The slot in which its task is worked.
     pub slot: u32,
-    /// The repository that holds the record.
-    pub record_repo: RepoName,
     /// The repositories it works in.
-    pub repos: BTreeMap<RepoName, Repo>,
+    pub repos: SessionRepos,
     /// Stops it, alone or with the run it belongs to.
     pub cancel: Cancel,
+    /// What is pushed of it.
+    pub push: PushQueue,
 }
 
 impl SessionPlan {
-    /// The plan of a session in one repository.
+    /// The plan of a session. All its repositories must be open.
     pub(super) fn new(
         id: SessionId,
         started: PipelineStarted,
         pipeline: Pipeline,
-        repo: Repo,
+        repos: SessionRepos,
         job: Option<Arc<TaskJob>>,
         cancel: Cancel,
     ) -> Result<Self, Error> {
-        let (start_node, record_repo) = (start_node(&pipeline)?, started.first_repo().clone());
-        let repos = BTreeMap::from([(record_repo.clone(), repo)]);
+        if let Some(repo) = repos.lacks(started.branches.keys()) {
+            return Err(Error::RepoMissing { session: id, repo: repo.clone() });
+        }
+        let start_node = start_node(&pipeline)?;
         let (pipeline, slot) = (Arc::new(pipeline), FIRST_SLOT);
-        Ok(Self { id, started, pipeline, start_node, job, slot, record_repo, repos, cancel })
+        let push = PushQueue::default();
+        Ok(Self { id, started, pipeline, start_node, job, slot, repos, cancel, push })
     }
 
     /// The id of its task, if it is part of a tree run.
@@ -61,7 +65,12 @@ impl SessionPlan {
 
     /// The repository that holds the record.
     pub(in crate::engine) fn repo(&self) -> &Repo {
-        self.repos.get(&self.record_repo).expect("the repositories of a session are open")
+        self.repos.record()
+    }
+
+    /// One of its repositories.
+    pub(in crate::engine) fn repo_of(&self, name: &RepoName) -> &Repo {
+        self.repos.get(name).expect("the repositories of a session are open")
     }
 
     /// The path of a context's worktrees below the base of all worktrees.
@@ -76,7 +85,7 @@ impl SessionPlan {
 
     /// The directory in which agents of a context work.
     pub(in crate::engine) fn root(&self, engine: &Engine, context: &ContextId) -> PathBuf {
-        engine.worktree_base(self.repo(), &self.record_repo).join(self.place(context))
+        engine.worktree_base(self.repo(), self.repos.record_name()).join(self.place(context))
     }
 
     /// The home directory of a context's agents.
@@ -86,10 +95,7 @@ impl SessionPlan {
 
     /// The trees of the newest recorded commits.
     pub(in crate::engine) fn trees(&self, state: &State) -> Result<BTreeMap<RepoName, TreeId>, Error> {
-        let tree = |(name, commit): (&RepoName, &CommitId)| {
-            let repo = self.repos.get(name).unwrap_or(self.repo());
-            Ok((name.clone(), repo.tree_of(*commit)?))
-        };
+        let tree = |(name, commit): (&RepoName, &CommitId)| Ok((name.clone(), self.repo_of(name).tree_of(*commit)?));
         state.work.iter().map(tree).collect()
     }
 

@@ -8,11 +8,11 @@ use super::locks::Locks;
 use super::session_plan::{SessionPlan, start_node};
 use super::start_request::{TREE_FILE, TaskStart};
 use super::task::FIRST_SLOT;
-use super::{Engine, Error, RemoveError, Session, StartRequest, pausing, remove, secret_check};
+use super::{Engine, Error, RemoveError, Session, SessionRepos, StartRequest, pausing, remove, secret_check};
 use crate::clock;
 use crate::engine::context::worktrees;
 use crate::event::{Event, PauseReason, PipelineStarted, Recorded};
-use crate::git::{self, Repo};
+use crate::git;
 use crate::ids::ContextId;
 use crate::record::{self, Batch, Recorder};
 use crate::state::{Phase, State};
@@ -25,7 +25,7 @@ pub(crate) type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);
 pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: OnOpen<'_>) -> Result<Session, Error> {
     secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
     secret_check::inputs(&engine.redactor, &request.inputs)?;
-    tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
+    tokio::task::block_in_place(|| engine.check_places(&request.repos()))?;
     let session = tokio::task::block_in_place(|| open_new(engine, request, None))?;
     opened(&session);
     Ok(make_first_copy(session).await?.0)
@@ -34,7 +34,7 @@ pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: O
 /// Creates branch and worktree of a newly opened session. If the worktree cannot be created, the session is removed
 /// completely: no work has started in it.
 pub(super) async fn make_first_copy(mut session: Session) -> Result<(Session, Option<String>), Error> {
-    let is_first = !has_branch(&session.repo, session.started())?;
+    let is_first = !has_branch(&session.plan.repos, session.started())?;
     match make_copy(&mut session).await {
         Ok(kept) => Ok((session, kept)),
         Err(error) => {
@@ -68,17 +68,19 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     let branches = plan.started.branches.iter().filter(|_| with_branch);
     for (of, branch) in branches {
         let (name, tip) = (branch_ref(branch), root.state.on_branches().get(of).copied());
+        let repo = plan.repo_of(of);
         if tip.is_some() && repo.refs().find(&name)? == tip {
-            remove::delete(&repo, vec![(name, tip)])?;
+            remove::delete(repo, vec![(name, tip)])?;
         }
     }
     let is_shared = plan.started.task.is_some();
     if !is_shared {
         for name in plan.started.branches.keys() {
-            let path = worktrees::copy_path(&root, name);
-            git::worktree::remove(&repo, &path)?;
-            remove::remove_run_directory(&path)?;
+            git::worktree::remove(plan.repo_of(name), &worktrees::copy_path(&root, name))?;
         }
+    }
+    if !is_shared {
+        remove::remove_run_directory(&plan.root(&root.engine, &root.id))?;
     }
     remove::delete(&repo, remove::records(&repo, &plan.id)?)?;
     if !is_shared {
@@ -90,7 +92,8 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
 
 /// Writes the first record, which creates the session.
 pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<TaskStart>) -> Result<Session, Error> {
-    let repo = request.repo.clone();
+    let repos = request.repos();
+    let repo = repos.record().clone();
     let start_node = start_node(&request.pipeline)?;
     engine.refuse_uncounted(&repo, &request.pipeline)?;
     loop {
@@ -98,9 +101,9 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         let (started, locks) = match &task {
             Some(task) => (task.started(&request)?, Locks::beside(&repo, &id, task.worktree.lock.clone())?),
             None => {
-                let started = request.started(&repo, &id)?;
+                let started = request.started(&id)?;
                 // The branch belongs to another session, even without a record: a clone has only the branches.
-                if has_branch(&repo, &started)? {
+                if has_branch(&repos, &started)? {
                     continue;
                 }
                 (started, Locks::take(&repo, &id)?)
@@ -113,7 +116,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         let at = clock::now();
         let attempt = task.as_ref().map(|task| task.attempt.clone());
         let laid = attempt.as_ref().and_then(|attempt| attempt.laid);
-        let events = std::iter::once(started.clone().into()).chain(attempt.map(Event::from));
+        let events = std::iter::once(started.clone().into()).chain(request.arrivals()).chain(attempt.map(Event::from));
         let events: Vec<Recorded> = events.map(|event| engine.without_secrets(Recorded { at, event })).collect();
         let mut state = State::new(start_node.clone());
         for event in &events {
@@ -121,7 +124,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         }
         let batch = Batch {
             summary: format!("start {}", started.name),
-            work: started.base.values().copied().chain(laid).collect(),
+            work: started.base.get(repos.record_name()).copied().into_iter().chain(laid).collect(),
             files: task.as_ref().map(|task| (TREE_FILE.to_owned(), task.document)).into_iter().collect(),
             events,
             ..Batch::default()
@@ -145,14 +148,15 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         };
         let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
         let cancel = registered.cancel.clone();
-        let plan = SessionPlan { slot, ..SessionPlan::new(id, started, request.pipeline, repo.clone(), job, cancel)? };
+        let plan = SessionPlan { slot, ..SessionPlan::new(id, started, request.pipeline, repos, job, cancel)? };
         return Ok(Session::new((engine, registered), repo, plan, session, opened));
     }
 }
 
 /// Whether one of the session's branches already exists.
-fn has_branch(repo: &Repo, started: &PipelineStarted) -> Result<bool, Error> {
-    for branch in started.branches.values() {
+fn has_branch(repos: &SessionRepos, started: &PipelineStarted) -> Result<bool, Error> {
+    for (name, branch) in &started.branches {
+        let repo = repos.get(name).unwrap_or(repos.record());
         if repo.refs().find(&branch_ref(branch))?.is_some() {
             return Ok(true);
         }

@@ -7,21 +7,35 @@ use serde_json::Value;
 
 use super::task::{TaskJob, TaskSlot};
 use crate::engine::Error;
-use crate::event::{AttemptStarted, PipelineStarted, Snapshot, TaskOf};
-use crate::git::{BlobId, Repo};
+use crate::engine::SessionRepos;
+use crate::event::{AttemptStarted, Event, PipelineStarted, Snapshot, TaskOf};
+use crate::git::{BlobId, Head, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::workspace::session_branch;
 
-/// The input for starting a session.
-#[derive(Debug)]
-pub struct StartRequest {
+/// A repository a session is to work in.
+#[derive(Debug, Clone)]
+pub struct SessionRepo {
     /// The repository.
     pub repo: Repo,
     /// Its name in the workspace.
-    pub repo_name: RepoName,
+    pub name: RepoName,
     /// The prefix of session branches.
     pub branch_prefix: String,
+    /// Where the session starts, and the branch its work is for; what is checked out if `None`.
+    pub at: Option<Head>,
+    /// How it came to be there: the event of its clone or its fetch.
+    pub arrival: Option<Event>,
+}
+
+/// The input for starting a session.
+#[derive(Debug)]
+pub struct StartRequest {
+    /// The repository that holds the record.
+    pub record: SessionRepo,
+    /// The other repositories.
+    pub others: Vec<SessionRepo>,
     /// The validated pipeline.
     pub pipeline: Pipeline,
     /// The source of the pipeline, byte for byte.
@@ -36,23 +50,33 @@ pub struct StartRequest {
     pub config: Value,
     /// No agent is configured.
     pub simulated: bool,
-    /// The commit it starts from; the one that is checked out if `None`.
-    pub base: Option<CommitId>,
 }
 
 impl StartRequest {
-    pub(super) fn started(&self, repo: &Repo, id: &SessionId) -> Result<PipelineStarted, Error> {
-        let (base, target) = match self.base {
-            Some(base) => (base, None),
-            None => {
-                let head = repo.head()?;
-                (head.commit, head.branch)
-            }
-        };
+    /// The repositories, opened.
+    pub(super) fn repos(&self) -> SessionRepos {
+        let open = |of: &SessionRepo| (of.name.clone(), of.repo.clone());
+        SessionRepos::new(open(&self.record), self.others.iter().map(open))
+    }
+
+    /// How the repositories came to be there.
+    pub(super) fn arrivals(&self) -> impl Iterator<Item = Event> {
+        std::iter::once(&self.record).chain(&self.others).filter_map(|of| of.arrival.clone())
+    }
+
+    pub(super) fn started(&self, id: &SessionId) -> Result<PipelineStarted, Error> {
         let invalid = |error: crate::ids::InvalidId| Error::Name(error.to_string());
         let name = self.pipeline.name().map_err(invalid)?;
-        let branch = session_branch(&self.branch_prefix, &name, id).map_err(invalid)?;
-        refuse_clash(repo, branch.as_str())?;
+        let (mut base, mut branches, mut targets) = (Snapshot::new(), BTreeMap::new(), BTreeMap::new());
+        for of in std::iter::once(&self.record).chain(&self.others) {
+            let at = of.at.clone().map_or_else(|| of.repo.head(), Ok)?;
+            let branch = session_branch(&of.branch_prefix, &name, id).map_err(invalid)?;
+            refuse_clash(&of.repo, branch.as_str())?;
+            base.insert(of.name.clone(), at.commit);
+            branches.insert(of.name.clone(), branch);
+            targets.extend(at.branch.map(|target| (of.name.clone(), target)));
+        }
+        let is_first = branches.keys().next() == Some(&self.record.name);
         Ok(PipelineStarted {
             name,
             goal: self.pipeline.goal.clone(),
@@ -61,9 +85,10 @@ impl StartRequest {
             files: self.files.clone(),
             inputs: self.inputs.clone(),
             config: self.config.clone(),
-            base: Snapshot::from([(self.repo_name.clone(), base)]),
-            branches: BTreeMap::from([(self.repo_name.clone(), branch)]),
-            target,
+            base,
+            branches,
+            targets,
+            record_repo: (!is_first).then(|| self.record.name.clone()),
             simulated: self.simulated,
             task: None,
             extra: Default::default(),
@@ -101,9 +126,10 @@ impl TaskStart {
             files: request.files.clone(),
             inputs: request.inputs.clone(),
             config: request.config.clone(),
-            base: Snapshot::from([(request.repo_name.clone(), self.base)]),
-            branches: [(request.repo_name.clone(), self.branch.clone())].into(),
-            target: Some(self.of.target.clone()),
+            base: Snapshot::from([(request.record.name.clone(), self.base)]),
+            branches: [(request.record.name.clone(), self.branch.clone())].into(),
+            targets: [(request.record.name.clone(), self.of.target.clone())].into(),
+            record_repo: None,
             simulated: request.simulated,
             task: Some(self.of.clone()),
             extra: Default::default(),

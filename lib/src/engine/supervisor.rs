@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tokio::sync::oneshot;
+
 use super::budget::Ledgers;
 use super::locks::lock_name;
 use crate::git::Repo;
@@ -23,6 +25,8 @@ pub struct Supervisor {
     pub(super) ledgers: Arc<Ledgers>,
     /// The sessions this process runs.
     sessions: Mutex<BTreeMap<SessionId, RegisteredSession>>,
+    /// The last pushes of sessions that nobody has waited for yet.
+    pushes: Mutex<Vec<oneshot::Receiver<()>>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +59,13 @@ impl Drop for Registered {
 impl Supervisor {
     /// A supervisor with this spawner and state directory.
     pub fn new(spawner: Spawner, state_dir: PathBuf) -> Arc<Self> {
-        Arc::new(Self { spawner, state_dir, ledgers: Arc::default(), sessions: Mutex::default() })
+        Arc::new(Self {
+            spawner,
+            state_dir,
+            ledgers: Arc::default(),
+            sessions: Mutex::default(),
+            pushes: Mutex::default(),
+        })
     }
 
     /// Grants requests of other processes about the sessions of this one, and returns the new ones. Called on the
@@ -80,6 +90,27 @@ impl Supervisor {
             new.push((id.clone(), wish));
         }
         new
+    }
+
+    /// Lets a session of this process finish what it does and pause.
+    pub(super) fn stop(&self, id: &SessionId) {
+        if let Some(worked) = self.sessions().get(id) {
+            worked.canceller.stop();
+        }
+    }
+
+    /// Leaves the last pushes of a session to [`Supervisor::wait_for_pushes`].
+    pub(super) fn leave_pushes(&self, ended: oneshot::Receiver<()>) {
+        self.pushes.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+    }
+
+    /// Waits until the last pushes of all sessions have come to an end, or were given up.
+    pub(super) async fn wait_for_pushes(&self) {
+        let pushes = std::mem::take(&mut *self.pushes.lock().unwrap_or_else(PoisonError::into_inner));
+        for ended in pushes {
+            // Without anything to push nobody answers.
+            let _ = ended.await;
+        }
     }
 
     /// Registers a session of this process. It stops with `above`, or alone.

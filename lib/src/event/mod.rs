@@ -5,6 +5,7 @@
 //! added, and a reader keeps the fields it does not know in `extra`.
 
 mod budget;
+mod cleanup;
 mod conflict;
 mod node;
 mod notification;
@@ -12,6 +13,7 @@ mod outcome;
 mod parallel;
 mod pre_encoded;
 mod recorded;
+mod remote;
 mod secrets;
 mod session;
 mod task;
@@ -24,6 +26,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use budget::{BudgetExceeded, PriceUnknown};
+pub use cleanup::{CleanedItem, CleanedKind, CleanupCompleted, KeptItem, StayingItem};
 pub use conflict::{ConflictKind, ConflictedPath};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{
@@ -37,6 +40,7 @@ pub use parallel::{
 };
 pub use pre_encoded::PreEncoded;
 pub use recorded::{Recorded, to_the_millisecond};
+pub use remote::{BranchPushed, FetchedStart, PushFailed, RepoCloned, RepoFetched};
 pub use session::{
     Checkpoint, ContextForked, ForkKind, PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed,
     PipelinePaused, PipelineStarted, Resumed, SessionBranchCreated, SnapshotRecorded, WorktreeCreated,
@@ -162,6 +166,10 @@ events! {
     WorktreeMerged,
     /// A branch's work conflicts with what was merged before it.
     WorktreeMergeConflict,
+    /// A repository was cloned for the session.
+    RepoCloned,
+    /// A repository was fetched for the session.
+    RepoFetched,
     /// The session's branch exists.
     SessionBranchCreated,
     /// The session's worktree exists.
@@ -216,6 +224,12 @@ events! {
     MergeComplete,
     /// The merge queue needs a person for an entry.
     MergeEscalated,
+    /// A remote has the newest branches and records of a session.
+    BranchPushed,
+    /// A push failed. The work goes on.
+    PushFailed,
+    /// A cleanup has removed what is old.
+    CleanupCompleted,
     /// Something a person should know.
     Warning,
     /// An agent said something in an unfinished turn.
@@ -235,6 +249,9 @@ impl Event {
                 | Self::PhaseMerged(_)
                 | Self::MergeComplete(_)
                 | Self::MergeEscalated(_)
+                | Self::CleanupCompleted(_)
+                | Self::BranchPushed(_)
+                | Self::PushFailed(_)
                 | Self::Warning(_)
                 | Self::AgentSpoke(_)
                 | Self::AgentWaits(_)

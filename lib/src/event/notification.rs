@@ -41,6 +41,9 @@ pub struct TaskStarted {
     pub task: TaskId,
     /// Its name.
     pub title: String,
+    /// The repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo: Option<RepoName>,
     /// The session it is worked in.
     pub session: SessionId,
     /// Which attempt of its budget; none for the tests of a phase.

@@ -9,7 +9,7 @@ use crate::redact::{JsonPart, Redactor};
 
 /// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What is after them is
 /// text unless it is listed below.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 18] = [
     "",
     "agent_state_ref",
     "agent_state_ref.messages",
@@ -17,19 +17,22 @@ const FIELDS: [&str; 15] = [
     "feedback",
     "files_written",
     "inputs",
+    "kept",
     "messages",
     "outcome",
+    "removed",
     "report",
     "report.tests",
     "route",
     "side_calls",
     "side_calls.token_usage",
+    "stays",
     "warnings",
 ];
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 74] = [
+const OWN: [&str; 86] = [
     "action",
     "agent",
     "agent_head",
@@ -57,6 +60,8 @@ const OWN: [&str; 74] = [
     "handler",
     "join",
     "join_policy",
+    "kept.ref",
+    "kept.repo",
     "laid",
     "limit",
     "name",
@@ -66,6 +71,13 @@ const OWN: [&str; 74] = [
     "parent",
     "paths",
     "policy",
+    "record_repo",
+    "refs",
+    "removed.commit",
+    "removed.kind",
+    "removed.name",
+    "removed.repo",
+    "removed.session",
     "repo",
     "report.finished",
     "report.result",
@@ -81,9 +93,12 @@ const OWN: [&str; 74] = [
     "source",
     "start",
     "status",
+    "stays.name",
+    "stays.repo",
     "step",
     "subject",
     "target",
+    "targets",
     "task.base",
     "task.commits",
     "task.id",

@@ -29,8 +29,12 @@ pub struct PipelineStarted {
     pub base: Snapshot,
     /// The session branch of each repository.
     pub branches: BTreeMap<RepoName, BranchName>,
-    /// The branch the user had checked out, where there was one: what a finished run is merged into.
-    pub target: Option<BranchName>,
+    /// The branch the user had checked out in each repository, where there was one: what a finished run is merged into.
+    #[serde(default)]
+    pub targets: BTreeMap<RepoName, BranchName>,
+    /// The repository that holds the record, if it is not the first by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_repo: Option<RepoName>,
     /// No agent was configured: agent nodes only pretend.
     #[serde(default)]
     pub simulated: bool,
@@ -43,15 +47,27 @@ pub struct PipelineStarted {
 }
 
 impl PipelineStarted {
-    /// The commit its task is built on, or where its first repository was.
+    /// The commit its task is built on, or where the repository of its record was.
     pub fn built_on(&self) -> Option<CommitId> {
-        let repo = self.task.as_ref().map_or_else(|| self.first_repo(), |task| &task.repo);
+        let repo = self.task.as_ref().map_or_else(|| self.record_repo(), |task| &task.repo);
         self.base.get(repo).copied()
     }
 
-    /// The repository that holds the record: the first by name.
-    pub fn first_repo(&self) -> &RepoName {
-        self.branches.keys().next().expect("no session is started, and none is read, without a branch")
+    /// The repository that holds the record.
+    pub fn record_repo(&self) -> &RepoName {
+        let first = || self.branches.keys().next();
+        let record = self.record_repo.as_ref().or_else(first);
+        record.expect("no session is started, and none is read, without a branch")
+    }
+
+    /// The branch a finished run is merged into in the repository of the record.
+    pub fn target(&self) -> Option<&BranchName> {
+        self.targets.get(self.record_repo())
+    }
+
+    /// Whether it works in more than one repository: then what is told names them.
+    pub fn has_several_repos(&self) -> bool {
+        self.branches.len() > 1
     }
 }
 

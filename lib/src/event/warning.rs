@@ -58,9 +58,16 @@ codes! {
     NoSandbox "no-sandbox" "nothing keeps agents in their worktree on this machine"
     AgentOutdated "agent-outdated" "an installed agent has a version pleach was not tested with"
     AgentUnmetered "agent-unmetered" "an agent does not report what it spends, so no budget limits it"
+    ToolHidesProgram "tool-hides-program" "a tool of the configuration is called like a program on PATH"
     UnusedInput "unused-input" "an input was given that the pipeline does not use"
     PipelineChanged "pipeline-changed" "the file has changed since its session started; the session keeps what it \
          started with"
+
+    // Remotes.
+    FetchFailed "fetch-failed" "a repository could not be fetched; the session starts from what is here"
+    PushFailed "push-failed" "a push failed; the work goes on and is pushed later"
+    RecordsAsBranches "records-as-branches" "a remote refuses the refs of records, which are branches there"
+    RecordsNotPushed "records-not-pushed" "records are not pushed, so no other machine can continue the session"
 
     // Worktrees.
     SparseCheckout "sparse-checkout" "agents work in a sparse checkout and lack files"
@@ -69,6 +76,7 @@ codes! {
     SetupRanAgain "setup-ran-again" "`worktrees.setup` had to run once more in the same worktree"
     WorktreeAbandoned "worktree-abandoned" "the worktree of an earlier run cannot be used, and its files are left in place"
     WorktreeStays "worktree-stays" "the worktree of a branch that was joined could not be removed"
+    LandingUnfinished "landing-unfinished" "the landing of a session over several repositories was cut off and is not finished"
     WorktreeOrphaned "worktree-orphaned" "a killed run or a removed session left a worktree, which is removed or stays"
     WorktreeRepaired "worktree-repaired" "somebody changed the git metadata of a worktree; it was repaired"
     MovedAside "moved-aside" "something in the way of a worktree was moved aside"
@@ -163,6 +171,8 @@ codes! {
     FileNotRead "file-not-read" "a file of the project cannot be read and is ignored"
     ShallowClone "shallow-clone" "the clone is shallow, and its older history is unknown"
     ReportUnreadable "report-unreadable" "a report cannot be read"
+    RepoUnavailable "repo-unavailable" "a repository of a session is not there, and what it has is left out"
+    DraftOnly "draft-only" "a pull request is opened as a draft, because the work is not finished"
     NotRemoved "not-removed" "a session or a worktree is not removed, because something would be lost with it"
     WorkLost "work-lost" "removing a session loses something"
 }

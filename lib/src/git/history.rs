@@ -14,6 +14,7 @@ use gix::objs::Kind;
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
 use super::objects;
+use super::remote::deepen;
 use super::repo_pool::PooledRepo;
 use super::shared::RepoShared;
 use crate::ids::CommitId;
@@ -81,10 +82,31 @@ impl<'r> CommitHistory<'r> {
         self.shared.pool.take()
     }
 
-    /// All commits `tip` has in its history, itself included, oldest first.
+    /// All commits `tip` has in its history, itself included, oldest first. What a shallow clone lacks of it is fetched,
+    /// if it is known from where; otherwise, and if that fails, the history is cut off.
     pub fn all(&self, tip: CommitId, look: HistoryFilter<'_>) -> Result<Vec<HistoryCommit>, Error> {
-        let reader = HistoryReader::new(self.shared)?;
-        reader.pass(to_gix(tip), &|_| true, look)
+        let read = || HistoryReader::new(self.shared)?.pass(to_gix(tip), &|_| true, look);
+        let found = read()?;
+        let is_cut_off = found.iter().any(|commit| commit.cut_off);
+        if is_cut_off && self.deepen().unwrap_or_default() { read() } else { Ok(found) }
+    }
+
+    /// Whether the clone is shallow: the parents of some commits are missing.
+    pub fn is_shallow(&self) -> Result<bool, Error> {
+        self.local().is_shallow().doing("read the ends of a shallow clone")
+    }
+
+    /// Fetches the history a shallow clone lacks. False if it lacks nothing, or it is not known from where to fetch it.
+    fn deepen(&self) -> Result<bool, Error> {
+        let Some(remote) = self.shared.deepening.get() else { return Ok(false) };
+        if !self.is_shallow()? {
+            return Ok(false);
+        }
+        let doing = "fetch the history this shallow clone lacks";
+        let RepoShared { program, common_dir, .. } = self.shared;
+        deepen(program, common_dir, remote)
+            .map_err(|error| Error::Library { doing: doing.into(), detail: error.to_string() })?;
+        Ok(true)
     }
 
     /// The first lines of the newest `most` commits that are wanted, down the first parents. No more than a few hundred
@@ -137,8 +159,14 @@ impl<'r> CommitHistory<'r> {
         Ok(self.merge_bases(one, two)?.into_iter().next())
     }
 
-    /// All common ancestors of two commits of which none is an ancestor of another. Mostly there is one.
+    /// All common ancestors of two commits of which none is an ancestor of another. Mostly there is one. A shallow clone
+    /// that knows of none fetches its history first.
     pub(super) fn merge_bases(&self, one: CommitId, two: CommitId) -> Result<Vec<CommitId>, Error> {
+        let bases = self.known_merge_bases(one, two)?;
+        if bases.is_empty() && self.deepen()? { self.known_merge_bases(one, two) } else { Ok(bases) }
+    }
+
+    fn known_merge_bases(&self, one: CommitId, two: CommitId) -> Result<Vec<CommitId>, Error> {
         let repo = self.local();
         let (one, two) = (to_gix(one), to_gix(two));
         // The commit-graph only saves time: one that is broken is done without, as git does.

@@ -159,6 +159,31 @@ pub fn blocked(repo: &Repo, target: &BranchName) -> Result<Option<LandError>, Er
     })
 }
 
+/// What is in the way of a branch that is about to move; `None` if it could move now. Moves nothing.
+pub fn in_the_way(
+    repo: &Repo,
+    target: &BranchName,
+    from: CommitId,
+    to: CommitId,
+) -> Result<Option<LandError>, LandError> {
+    let drops = check_move(repo, target, from, to)?;
+    let landing = FastForward { repo, target, name: full_name(target), from, to, drops };
+    Ok(match branch::decide(landing.inspect()?) {
+        BranchStep::Refuse(in_the_way) => Some(landing.refusal(in_the_way)),
+        BranchStep::Wait(obstacle) | BranchStep::LookAgain(obstacle) => {
+            Some(LandError::Busy { target: target.clone(), what: obstacle.to_string(), to })
+        }
+        BranchStep::FastForward { checkout, .. } => {
+            let mut paths = landing_conflicts::own_paths(repo, &checkout, from, to)?;
+            if drops {
+                paths.extend(landing_conflicts::obstructing_submodules(repo, &checkout, from, to)?);
+            }
+            (!paths.is_empty()).then(|| landing.refusal(InTheWay::LocalChanges { checkout, paths }))
+        }
+        BranchStep::Landed | BranchStep::Swap | BranchStep::Adopt { .. } | BranchStep::Report { .. } => None,
+    })
+}
+
 /// As [`fast_forward`], with another limit to the waiting.
 pub fn fast_forward_within(
     repo: &Repo,

@@ -112,6 +112,15 @@ pub(super) fn obstructing_paths(
     Ok(changes.iter().filter(is_in_the_way).map(|change| change.path.clone()).collect())
 }
 
+/// The paths where a checkout has something of its own that moving it from `from` to `to` would overwrite. What has the
+/// very content that lands is not among them.
+pub(super) fn own_paths(repo: &Repo, checkout: &Path, from: CommitId, to: CommitId) -> Result<Vec<RepoPath>, Error> {
+    let tree = repo.tree_of(to)?;
+    let changes = diff::changes(repo, repo.tree_of(from)?, tree)?;
+    let paths = obstructing_paths(repo, checkout, from, &changes)?;
+    Ok(split_by_content(repo, checkout, &paths, tree)?.1)
+}
+
 /// What the index of a checkout has otherwise than a commit, each as it would be put there.
 pub(super) fn staged(repo: &Repo, checkout: &Path, commit: CommitId) -> Result<BTreeMap<RepoPath, Vec<u8>>, Error> {
     let commit = commit.to_string();

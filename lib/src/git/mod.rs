@@ -32,6 +32,9 @@
 //!   this process has moved.
 //! - `skipped_hooks` tells which of the user's hooks do not run for pleach's commits.
 //!
+//! What do other machines have?
+//! - [`remote`] clones, fetches, lists and pushes by address, and fetches what a shallow clone lacks.
+//!
 //! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
 
 mod checkouts;
@@ -66,6 +69,7 @@ mod progress;
 mod promisor;
 mod ref_update;
 mod refs;
+pub mod remote;
 mod repo;
 mod repo_pool;
 mod shared;

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
@@ -26,9 +25,6 @@ use crate::text::shell_word;
 /// How many packs a handle knows at most: what there is when it is made, and what fetching, packing and other runs add for
 /// as long as it is held. The library cannot make room later, and does by itself with a few more than there were.
 const PACKS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 512 };
-
-/// The variable that shortens what is waited, in milliseconds.
-const PATIENCE: &str = "PLEACH_PATIENCE_MS";
 
 /// Opens the repository `dir` lies in: a checkout, any directory below it, a linked worktree, a bare repository.
 pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
@@ -53,7 +49,7 @@ pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
     let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
     let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
     let program = program.trusting(trusted.into_iter().flatten());
-    let pool = RepoPool::new(handle);
+    let (pool, patience) = (RepoPool::new(handle), program.patience());
     let shared = RepoShared {
         promisor: Promisor::new(&entries, &program, &common_dir, &pool),
         common_dir,
@@ -68,7 +64,8 @@ pub fn discover(dir: &Path, environment: &Environment) -> Result<Repo, Error> {
         listening: Mutex::default(),
         own_landings: OwnLandings::default(),
         is_trusted: OnceLock::new(),
-        patience: environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis),
+        patience,
+        deepening: OnceLock::new(),
     };
     let local = Repo { shared: Arc::new(shared), durability: Durability::Fsync };
     match unsupported_head(&local)? {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::error::{Error, OLDEST_GIT};
 use super::progress::is_progress;
 use crate::config::Environment;
-use crate::process::{Blocking, SpawnError, Stdin, run_blocking};
+use crate::process::{Blocking, Exit, SpawnError, StallGuard, Stdin, run_blocking};
 
 /// Settings given to every call, so that neither the user's hooks nor git's housekeeping run in bookkeeping.
 const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=0"];
@@ -25,6 +25,9 @@ const HALF_MADE: &str = "failed to read worktrees/";
 const TRIES: u32 = 10;
 
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The variable that shortens what is waited, in milliseconds.
+const PATIENCE: &str = "PLEACH_PATIENCE_MS";
 
 /// How to call git: the environment it gets.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ pub(super) struct Program {
 pub(super) struct GitOutput {
     /// The exit code, none if a signal ended it.
     pub code: Option<i32>,
+    /// How it ended.
+    pub exit: Exit,
     pub stdout: Vec<u8>,
     pub stderr: String,
     command: String,
@@ -101,6 +106,26 @@ impl Program {
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.into(), Some(value.into())));
         self
+    }
+
+    /// The environment it gets.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// At most so long is waited for others, for tests. A repository has no say in it.
+    pub fn patience(&self) -> Option<Duration> {
+        self.environment.get(PATIENCE).and_then(|text| text.parse().ok()).map(Duration::from_millis)
+    }
+
+    /// Runs git in `dir` for something that needs another machine, until it ends or its guard gives it up.
+    pub fn run_guarded<A: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        args: impl IntoIterator<Item = A>,
+        guard: StallGuard,
+    ) -> Result<GitOutput, Error> {
+        self.call(dir, args, Blocking { guard: Some(guard), ..Blocking::default() })
     }
 
     /// Runs git in `dir` and waits for it. It is never killed, unless it was said how long it may take: a call that is cut
@@ -173,7 +198,7 @@ impl Program {
                 std::thread::sleep(PAUSE);
                 continue;
             }
-            return Ok(GitOutput { code: ended.code(), stdout: ended.stdout, stderr, command });
+            return Ok(GitOutput { code: ended.code(), exit: ended.exit, stdout: ended.stdout, stderr, command });
         }
     }
 
@@ -227,7 +252,7 @@ mod tests {
     fn an_existing_lock_differs_from_one_that_cannot_be_created() {
         let lock = |stderr: &str| {
             let (stderr, command) = (stderr.to_owned(), "git merge".to_owned());
-            GitOutput { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()
+            GitOutput { code: Some(128), exit: Exit::Code(128), stdout: Vec::new(), stderr, command }.held_lock()
         };
         let words = "fatal: Unable to create '/it's/.git/index.lock': File exists.\n\nAnother git process seems to run";
         assert_eq!(lock(words), Some("/it's/.git/index.lock".into()));

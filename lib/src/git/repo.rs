@@ -19,6 +19,7 @@ use super::own_landings::SeenLandings;
 use super::program::parse_version;
 use super::progress::{FileProgress, ProgressListener};
 use super::refs::Refs;
+use super::remote::RemoteUrl;
 use super::repo_pool::PooledRepo;
 use super::shared::{ConfigTimes, RepoShared};
 use super::writer::Writer;
@@ -241,6 +242,11 @@ impl Repo {
             }
         }
         Ok(())
+    }
+
+    /// Lets a shallow clone fetch the history it lacks once it is needed. The first remote that is named counts.
+    pub fn deepen_from(&self, remote: RemoteUrl) {
+        self.shared.deepening.get_or_init(|| remote);
     }
 
     /// Lets somebody know how far work in this repository has come that takes longer than `patience`.

@@ -12,6 +12,7 @@ use super::pack_index::PackIndexes;
 use super::program::Program;
 use super::progress::ProgressListener;
 use super::promisor::Promisor;
+use super::remote::RemoteUrl;
 use super::repo_pool::RepoPool;
 use super::unpacked::Unpacked;
 
@@ -45,4 +46,6 @@ pub(super) struct RepoShared {
     pub is_trusted: OnceLock<()>,
     /// At most so long is waited for what is in the way of a landing, for tests. A repository has no say in it.
     pub patience: Option<Duration>,
+    /// Where a shallow clone gets the history it lacks.
+    pub deepening: OnceLock<RemoteUrl>,
 }

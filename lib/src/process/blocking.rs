@@ -7,13 +7,14 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::cancel::Cancel;
 use super::env;
 use super::error::SpawnError;
-use super::exit::Exit;
+use super::exit::{Exit, Timeout};
 use super::stdio::Stdin;
 use crate::config::Environment;
 
@@ -35,16 +36,56 @@ pub struct Blocking {
     pub stdin: Stdin,
     /// The time after which it is killed with everything it started; `None` if it is never killed.
     pub limit: Option<Duration>,
+    /// When it is given up, if it talks to another machine.
+    pub guard: Option<StallGuard>,
     /// A lock that it holds to its end as its standard input, even if this process is killed.
     pub keeps: Option<Arc<File>>,
     /// A [`sink`] for its standard error that the caller reads meanwhile.
     pub stderr: Option<Arc<File>>,
 }
 
+/// When a program that talks to another machine is given up: then its process group is killed. What it leaves behind at
+/// its own end runs on, such as a helper of the user that caches credentials.
+#[derive(Debug, Clone)]
+pub struct StallGuard {
+    /// It has written nothing for this long.
+    pub silence: Duration,
+    /// It has run for this long.
+    pub total: Duration,
+    /// A kill is requested.
+    pub cancel: Cancel,
+}
+
+/// How often a guard looks.
+const LOOK: Duration = Duration::from_millis(25);
+
+impl StallGuard {
+    /// Waits until the program has ended, which closes `ended`, or is to be given up, and returns why then.
+    fn watch(&self, ended: &mpsc::Receiver<()>, outputs: [&File; 2]) -> Option<Exit> {
+        let (begun, mut written, mut since) = (Instant::now(), 0, Instant::now());
+        while ended.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let now = outputs.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>();
+            if now != written {
+                (written, since) = (now, Instant::now());
+            }
+            if self.cancel.is_killed() {
+                return Some(Exit::Cancelled);
+            }
+            if since.elapsed() >= self.silence {
+                return Some(Exit::TimedOut(Timeout::Idle(self.silence)));
+            }
+            if begun.elapsed() >= self.total {
+                return Some(Exit::TimedOut(Timeout::Wall(self.total)));
+            }
+        }
+        None
+    }
+}
+
 /// The result of a helper program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockingOutput {
-    /// How it ended: by itself or by a signal.
+    /// How it ended: by itself, by a signal, or by its guard.
     pub exit: Exit,
     /// Its standard output.
     pub stdout: Vec<u8>,
@@ -64,7 +105,7 @@ impl BlockingOutput {
     }
 }
 
-/// Runs a helper program to completion and returns all its output. It is never killed unless it has a limit, and a
+/// Runs a helper program to completion and returns all its output. It is never killed unless it has a limit or a guard, and a
 /// Ctrl-C at the terminal does not reach its own process group: it finishes its changes to a repository even if this
 /// process is killed meanwhile.
 pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
@@ -85,7 +126,18 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     let pipe = child.stdin.take();
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (done, waited) = mpsc::channel::<()>();
-    let (status, fed) = std::thread::scope(|scope| {
+    let (over, ended) = mpsc::channel::<()>();
+    let (status, fed, given_up) = std::thread::scope(|scope| {
+        let guard = command.guard.as_ref().zip(group).map(|(guard, group)| {
+            let outputs = [&stdout, &stderr];
+            scope.spawn(move || {
+                let given_up = guard.watch(&ended, outputs);
+                if given_up.is_some() {
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+                given_up
+            })
+        });
         if let (Some(limit), Some(group)) = (command.limit, group) {
             scope.spawn(move || {
                 if waited.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -105,12 +157,14 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
         }
         let status = child.wait();
         drop(done);
-        (status, fed)
+        drop(over);
+        (status, fed, guard.and_then(|guard| guard.join().ok().flatten()))
     });
     let status = status.map_err(lost("end"))?;
     fed.map_err(lost("standard input"))?;
     let exit = match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
+        (None, _) if given_up.is_some() => given_up.unwrap_or(Exit::Cancelled),
         (None, signal) => Exit::Signal(signal.unwrap_or_default()),
     };
     let [stdout, stderr] = [stdout, stderr].map(|file| written(file).map_err(lost("output")));

@@ -17,8 +17,8 @@
 //!
 //! [`Spawner::talk`] does the same for a command that gets input while it runs.
 //!
-//! Short helper programs, that is git, go through [`run_blocking`], which kills only readers that take too long: the
-//! others finish even if pleach is killed.
+//! Short helper programs, that is git, go through [`run_blocking`], which kills only readers that take too long and
+//! what waits for another machine: the others finish even if pleach is killed.
 
 mod blocking;
 mod cancel;
@@ -37,7 +37,7 @@ mod wire;
 use std::io;
 
 pub(crate) use blocking::sink;
-pub use blocking::{Blocking, BlockingOutput, run_blocking};
+pub use blocking::{Blocking, BlockingOutput, StallGuard, run_blocking};
 pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
 pub use command::{CommandLimits, CommandSpec, Output, Signs};

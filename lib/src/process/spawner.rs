@@ -1,7 +1,7 @@
 //! Runs a command below a supervisor, within limits.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
@@ -59,6 +59,11 @@ impl Spawner {
     /// Like [`Spawner::new`], but commands also inherit the secrets named in `passed`.
     pub fn passing(shim: Vec<OsString>, environment: &Environment, passed: &[String]) -> Self {
         Self { shim: shim.into(), env: Arc::new(env::inherited(environment, passed)) }
+    }
+
+    /// The value of a variable that commands inherit.
+    pub(crate) fn inherited(&self, name: &str) -> Option<&OsStr> {
+        self.env.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// Runs a command until it and everything it started is gone. A kill through `cancel` ends it, and so does dropping

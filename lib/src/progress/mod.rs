@@ -5,6 +5,7 @@
 
 mod fold;
 mod other_trees;
+mod outside;
 mod stranded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ use crate::trailer::before_copied;
 
 pub use fold::{Chain, fold};
 pub use other_trees::{OtherTreeState, OtherTreeWork, taken};
+pub(crate) use outside::OutsideNode;
 pub use stranded::{StrandedReason, StrandedWork};
 
 /// Where a step commit is.
@@ -329,6 +331,8 @@ pub struct Progress {
     pub cut_off: bool,
     /// Inner nodes whose tests are to be run again, whatever their newest run said.
     outdated: BTreeSet<TaskId>,
+    /// Nodes that are worked in other repositories.
+    outside: BTreeMap<TaskId, OutsideNode>,
     tasks: BTreeMap<TaskId, TaskState>,
     /// How many steps were taken in.
     steps: usize,
@@ -344,13 +348,14 @@ impl Progress {
 
     /// What happened to a task; one without steps is pending.
     pub fn task(&self, id: &TaskId) -> &TaskState {
-        self.tasks.get(id).unwrap_or(&self.pending)
+        let outside = self.outside.get(id).map(|node| &node.state);
+        outside.or_else(|| self.tasks.get(id)).unwrap_or(&self.pending)
     }
 
     /// What is left of it when the tree is started again.
     pub fn anew(&self) -> Self {
-        let (taken, unread) = (self.taken.clone(), self.unread.clone());
-        Self { taken, unread, not_before: self.not_before, ..Self::default() }
+        let (taken, unread, outside) = (self.taken.clone(), self.unread.clone(), self.outside.clone());
+        Self { taken, unread, outside, not_before: self.not_before, ..Self::default() }
     }
 
     /// The branch of a task, if it cannot be read.
@@ -375,7 +380,7 @@ impl Progress {
 
     /// The tasks with steps on their own branch that are not landed, and whether they have ended there, by id.
     pub fn not_landed(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.tasks.iter().filter(|(_, state)| !state.landed && !state.steps.is_empty())
+        self.tasks().filter(|(_, state)| !state.landed && !state.steps.is_empty())
     }
 
     /// The earliest date a step may have now. Steps of several branches are put in order by their dates, and the clock
@@ -396,21 +401,22 @@ impl Progress {
         state.status == TaskStatus::Complete && state.landed
     }
 
-    /// All tasks and phases that have steps, by id.
+    /// All tasks and phases of the repository that have steps, by id.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.tasks.iter()
+        self.tasks.iter().filter(|(id, _)| !self.outside.contains_key(*id))
     }
 
     /// Whether a run over the tree was started: by its own start, or by the steps of a program that writes none. Those
     /// name no tree, so that steps of nodes it does not have are of another one.
     pub fn is_begun(&self, tree: &TaskTree) -> bool {
-        self.run_start().is_some() || tree.nodes().any(|node| !self.task(&node.id).steps.is_empty())
+        let has_steps = |node: &TaskNode| self.tasks.get(&node.id).is_some_and(|state| !state.steps.is_empty());
+        self.run_start().is_some() || tree.nodes().any(has_steps)
     }
 
     /// The tasks that have ended on their own branch but are not landed, in the order they ended.
     pub fn waiting_to_land(&self) -> Vec<&TaskId> {
         let waits = |(_, state): &(&TaskId, &TaskState)| state.status.is_over() && !state.landed;
-        let mut waiting: Vec<_> = self.tasks.iter().filter(waits).collect();
+        let mut waiting: Vec<_> = self.tasks().filter(waits).collect();
         waiting.sort_by_key(|(_, state)| state.newest);
         waiting.into_iter().map(|(id, _)| id).collect()
     }
@@ -419,7 +425,7 @@ impl Progress {
     /// been given to another task since.
     pub fn renamed<'a>(&'a self, tree: &'a TaskTree) -> Vec<(&'a TaskNode, &'a str)> {
         let renamed = |node: &'a TaskNode| {
-            let state = self.tasks.get(&node.id).filter(|state| state.status == TaskStatus::Complete)?;
+            let state = Some(self.task(&node.id)).filter(|state| state.status == TaskStatus::Complete)?;
             // One that lacks a secret does not tell what it was.
             let then = state.name_then.as_deref().filter(|then| !redact::is_marked(then))?;
             let then = Some(then).filter(|then| *then != shown_name(&node.name))?;
@@ -463,6 +469,9 @@ impl Progress {
     /// The gate of an inner node with these leaves below it. A run that has not landed is none yet: landing it, or
     /// running it again, is still to be done.
     pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> GateProgress {
+        if let Some(gate) = self.outside.get(id).and_then(|node| node.gate.clone()) {
+            return gate;
+        }
         let own = self.task(id);
         let is_run = |found: &&Arc<StepCommit>| own.is_gate_run(found) && !matches!(found.on, StepPlace::Task(_));
         let mut runs_of = own.steps.iter().filter(is_run);
@@ -470,6 +479,10 @@ impl Progress {
         let newest = runs_of.next_back().cloned();
         let newer = |leaf: &TaskId| {
             let is_beside = newest.as_ref().is_some_and(|run| run.beside.contains(leaf));
+            let is_later = |node: &OutsideNode| newest.as_ref().is_some_and(|run| node.is_later_than(run));
+            if let Some(node) = self.outside.get(leaf) {
+                return is_later(node);
+            }
             is_beside || self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest)
         };
         let passed = own.landed && newest.as_ref().is_some_and(|found| found.step.passed);

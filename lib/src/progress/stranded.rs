@@ -81,7 +81,7 @@ impl Progress {
         let is_there = move |state: &TaskState| state.newest().is_some_and(|found| found.on == *place);
         let finished =
             move |(_, state): &(&TaskId, &TaskState)| state.status == TaskStatus::Complete && is_there(state);
-        self.tasks.iter().filter(finished).map(|(task, _)| task)
+        self.tasks().filter(finished).map(|(task, _)| task)
     }
 }
 

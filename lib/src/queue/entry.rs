@@ -66,6 +66,9 @@ pub struct QueueEntry {
     /// Its task was worked again, because it conflicted with the target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reimplemented: bool,
+    /// The landing of several repositories it is a part of: all parts have the same. None of them lands alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<EntryId>,
     /// The move of the target that is under way, or was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub landing: Option<EntryLanding>,
@@ -302,6 +305,7 @@ impl QueueEntry {
             question: None,
             accepted: Vec::new(),
             reimplemented: false,
+            together: None,
             landing: None,
             candidate: None,
             verdict: None,

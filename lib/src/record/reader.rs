@@ -9,7 +9,7 @@ use super::{
 };
 use crate::event::{Event, MessageRange, PipelineStarted, Recorded};
 use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId, TurnId};
+use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId, TurnId};
 use crate::state::State;
 use crate::trailer::CommitMessage;
 
@@ -61,6 +61,31 @@ struct StoredState {
     version: u32,
     first: CommitId,
     state: State,
+}
+
+/// The first branch that a record says is the session's own, and whose name tells otherwise. Branches of the session move,
+/// are pushed and are removed with it, and a record may come from anywhere.
+fn foreign_branch<'r>(
+    session: &SessionId,
+    started: &'r PipelineStarted,
+    kept: Option<&'r State>,
+    records: &'r [Record],
+) -> Option<&'r BranchName> {
+    let of_context = format!("{session}--");
+    let is_own = |branch: &BranchName| {
+        let last = branch.as_str().rsplit('/').next().unwrap_or_default();
+        let is_of_task = started.task.as_ref().is_some_and(|task| last == task.id.as_str());
+        branch.as_str().contains('/') && (last == session.as_str() || last.starts_with(&of_context) || is_of_task)
+    };
+    let forked = records.iter().flat_map(|record| &record.events).filter_map(|recorded| match &recorded.event {
+        Event::ContextForked(fork) => Some(&fork.branches),
+        _ => None,
+    });
+    let of_state = kept
+        .into_iter()
+        .flat_map(|state| std::iter::once(&state.branches).chain(state.forks.values().map(|fork| &fork.branches)));
+    let mut all = std::iter::once(&started.branches).chain(forked).chain(of_state).flat_map(|named| named.values());
+    all.find(|branch| !is_own(branch))
 }
 
 impl History {
@@ -175,6 +200,10 @@ impl History {
                 first,
                 "the session's start names no branch, or one without its base".into(),
             ));
+        }
+        if let Some(foreign) = foreign_branch(session, started, kept.as_ref().map(|kept| &kept.state), &records) {
+            let why = format!("it names `{foreign}` as a branch of the session, which is none of its own");
+            return Err(unreadable(session, first, why));
         }
         Ok(Self {
             session: session.clone(),

@@ -115,12 +115,12 @@ impl Schedule {
         }
         if item.is_leaf {
             return Some(match &item.standing {
-                LeafState::Failed { .. } => Why::Failed,
+                LeafState::Failed { .. } | LeafState::Outside { failed: true } => Why::Failed,
                 LeafState::Waiting { .. } => Why::NotLanded,
                 LeafState::Elsewhere { phase } => Why::Elsewhere(phase.clone()),
                 LeafState::Complete { .. } => Why::NotMerged,
                 LeafState::Open { .. } if item.position.is_none() => Why::LeftOut,
-                LeafState::Open { .. } => Why::NotDone,
+                LeafState::Open { .. } | LeafState::Outside { failed: false } => Why::NotDone,
             });
         }
         let leaves = self.tree.leaves_below(&item.id);

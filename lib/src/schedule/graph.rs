@@ -66,8 +66,8 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// The schedule of a run that starts now.
     pub fn new(tree: &Arc<TaskTree>, progress: &Progress, limits: ScheduleOptions) -> Self {
-        let standing = |id: &TaskId| LeafState::of(progress.task(id), tree.phase_of(id));
-        let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
+        let standing = |id: &TaskId| LeafState::at(progress, tree, id);
+        let gate = |id: &TaskId| GateState::at(progress, id, tree.leaves_below(id));
         let (stray, taken, unread) = (progress.stray(tree), progress.taken.clone(), progress.unread.clone());
         Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
@@ -79,14 +79,15 @@ impl Schedule {
         let tree = self.tree.clone();
         let leaves = if self.items[node].is_leaf { vec![id] } else { tree.leaves_below(id) };
         for leaf in &leaves {
-            self.set(leaf, LeafState::of(progress.task(leaf), tree.phase_of(leaf)));
+            self.set(leaf, LeafState::at(progress, &tree, leaf));
         }
         let mut above = Some(node);
         while let Some(inner) = above {
             if let Some(before) = self.items[inner].gate {
-                let mut gate = GateState::of(&progress.gate(&self.items[inner].id, leaves.iter().copied()));
-                // Only its own run makes a gate green; of the leaves below, only these were looked at.
-                gate.green &= inner == node || before.green;
+                let mut gate = GateState::at(progress, &self.items[inner].id, leaves.iter().copied());
+                // Only its own run makes a gate green; of the leaves below, only these were looked at. One in another
+                // repository has not seen what is new here.
+                gate.green &= inner == node || (before.green && !gate.outside);
                 gate.green &= !gate.gathered || self.is_ahead(&self.items[self.items[inner].phase].id);
                 self.set_gate_at(inner, gate);
             }
@@ -147,7 +148,7 @@ impl Schedule {
             LeafState::Waiting { .. } => true,
             LeafState::Open { .. } => is_wanted,
             LeafState::Failed { .. } => is_wanted && self.may_retry(leaf),
-            LeafState::Complete { .. } | LeafState::Elsewhere { .. } => false,
+            LeafState::Complete { .. } | LeafState::Elsewhere { .. } | LeafState::Outside { .. } => false,
         }
     }
 
@@ -445,7 +446,7 @@ impl Schedule {
         }
         let [landed, on_target] = item.missing;
         let merge = item.parent.is_none() && landed == 0 && on_target > 0;
-        let gate = item.gate.map(|gate| ((!gate.red, node), !gate.green && landed == 1));
+        let gate = item.gate.map(|gate| ((!gate.red, node), !gate.green && landed == 1 && !gate.outside));
         keep(&mut self.merges, node, merge);
         if let Some((key, due)) = gate {
             keep(&mut self.due, key, due);

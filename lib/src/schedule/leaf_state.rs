@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::ids::TaskId;
-use crate::progress::{GateProgress, StepCommit, StepPlace, TaskState, TaskStatus};
+use crate::plan::tree::TaskTree;
+use crate::progress::{Progress, StepCommit, StepPlace, TaskState, TaskStatus};
 
 /// What became of a leaf, as far as others depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +28,22 @@ pub(super) enum LeafState {
     Complete { on_target: bool },
     /// It is done on the branch of a phase it is no part of any more: it comes with that one.
     Elsewhere { phase: TaskId },
+    /// It is worked in another repository, and not done there.
+    Outside { failed: bool },
 }
 
 impl LeafState {
+    /// What became of a leaf of a tree.
+    pub(super) fn at(progress: &Progress, tree: &TaskTree, leaf: &TaskId) -> Self {
+        let standing = Self::of(progress.task(leaf), tree.phase_of(leaf));
+        match standing {
+            standing if !progress.is_outside(leaf) => standing,
+            // What it brings others counts once it is where everybody finds it.
+            Self::Complete { on_target: true } => standing,
+            standing => Self::Outside { failed: standing.has_failed() },
+        }
+    }
+
     pub(super) fn of(state: &TaskState, phase: &TaskId) -> Self {
         let on = state.newest().map(|found| &found.on);
         let on_target = on == Some(&StepPlace::Target);
@@ -69,7 +83,7 @@ impl LeafState {
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
+        matches!(self, Self::Failed { .. } | Self::Waiting { failed: true } | Self::Outside { failed: true })
     }
 
     /// Whether it was worked once more since it failed, and failed once more.
@@ -106,13 +120,17 @@ pub(super) struct GateState {
     pub(super) red: bool,
     /// Its newest run is on the branch of its phase, and is of no use without what is there.
     pub(super) gathered: bool,
+    /// It runs in another repository.
+    pub(super) outside: bool,
 }
 
 impl GateState {
-    pub(super) fn of(gate: &GateProgress) -> Self {
+    /// What became of the gate of a node, as far as these leaves below it tell.
+    pub(super) fn at<'a>(progress: &Progress, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Self {
+        let (gate, outside) = (progress.gate(id, leaves), progress.is_outside(id));
         let red = gate.newest.as_ref().is_some_and(|found| !found.step.passed);
         let gathered = gate.newest.as_ref().is_some_and(|found| found.on != StepPlace::Target);
-        Self { runs: gate.runs, green: gate.green, red, gathered }
+        Self { runs: gate.runs, green: gate.green, red, gathered, outside }
     }
 }
 

@@ -76,7 +76,7 @@ impl Schedule {
                 let open = matches!(item.standing, LeafState::Open { .. });
                 item.position.is_some() && (open || self.may_retry(node))
             }
-            StepPlace::Task(_) => item.gate.is_some_and(|gate| !gate.green),
+            StepPlace::Task(_) => item.gate.is_some_and(|gate| !gate.green && !gate.outside),
             StepPlace::Target => false,
         }
     }
@@ -122,9 +122,10 @@ impl Schedule {
         let (attempts, in_budget, begun) = match self.items[leaf].standing {
             LeafState::Open { attempts, in_budget, begun, .. } => (attempts, in_budget, begun),
             LeafState::Failed { attempts } => (attempts, 0, false),
-            LeafState::Waiting { .. } | LeafState::Complete { .. } | LeafState::Elsewhere { .. } => {
-                unreachable!("only open tasks are ready")
-            }
+            LeafState::Waiting { .. }
+            | LeafState::Complete { .. }
+            | LeafState::Elsewhere { .. }
+            | LeafState::Outside { .. } => unreachable!("only open tasks are ready"),
         };
         if in_budget >= max && !begun {
             return NextAction::GiveUp { task, reason: GiveUpReason::OutOfAttempts };
@@ -135,7 +136,12 @@ impl Schedule {
 
     /// Nothing can be worked any more: whether that is success, failure or a stall.
     fn end(&self) -> NextAction {
-        let has_failed = |leaf: &&usize| self.items[**leaf].standing.has_failed();
+        // What fails in another repository is told there.
+        let is_outside = |standing: &LeafState| matches!(standing, LeafState::Outside { .. });
+        let has_failed = |leaf: &&usize| {
+            let standing = &self.items[**leaf].standing;
+            standing.has_failed() && !is_outside(standing)
+        };
         let is_open = |leaf: &&usize| {
             let standing = &self.items[**leaf].standing;
             matches!(

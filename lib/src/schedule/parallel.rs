@@ -60,7 +60,7 @@ impl Schedule {
 
 impl NextAction {
     /// The task, the gate or the phase it is about; none where nothing is to be done.
-    fn node(&self) -> Option<&TaskId> {
+    pub(crate) fn node(&self) -> Option<&TaskId> {
         match self {
             Self::Land(id) | Self::Gate(id) | Self::MergePhase(id) => Some(id),
             Self::Work { task, .. } | Self::GiveUp { task, .. } => Some(task),

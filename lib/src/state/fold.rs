@@ -71,10 +71,12 @@ impl State {
             Event::Checkpoint(data) => self.checkpoint(data),
             Event::AttemptStarted(data) => self.attempt_started(data),
             Event::StepFinished(data) => self.step_finished(data),
+            Event::Landing(data) if self.task.is_none() => self.landing(data),
             Event::Landing(data) => self.on_task(|task| {
                 task.landing.retain(|before| before.repo != data.repo);
                 task.landing.push(data.clone());
             }),
+            Event::Landed(data) if self.task.is_none() => self.landed(data),
             Event::Landed(data) => self.on_task(|task| {
                 task.landing.retain(|before| before.repo != data.repo);
                 task.landed = Some(data.commit);
@@ -93,7 +95,9 @@ impl State {
             Event::WorktreeMerged(data) => self.merged(data),
             Event::WorktreeMergeConflict(data) => self.merge_conflict(data),
             Event::ParallelBranchStarted(_) => self.branch_started(),
-            Event::SessionBranchCreated(_)
+            Event::RepoCloned(_)
+            | Event::RepoFetched(_)
+            | Event::SessionBranchCreated(_)
             | Event::WorktreeCreated(_)
             | Event::TurnCommitted(_)
             | Event::SnapshotRecorded(_) => self.must_have_begun(),
@@ -104,6 +108,9 @@ impl State {
             | Event::PhaseMerged(_)
             | Event::MergeComplete(_)
             | Event::MergeEscalated(_)
+            | Event::CleanupCompleted(_)
+            | Event::BranchPushed(_)
+            | Event::PushFailed(_)
             | Event::Warning(_)
             | Event::AgentSpoke(_)
             | Event::AgentWaits(_)

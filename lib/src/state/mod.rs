@@ -6,6 +6,7 @@
 mod fan_out;
 mod fold;
 mod fork;
+mod landing;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,8 @@ pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
 use crate::event::{
-    BudgetExceeded, Checkpoint, Commits, ContextForked, MessageRange, Outcome, PauseReason, PreEncoded, Snapshot,
-    WorktreeMergeConflict,
+    BudgetExceeded, Checkpoint, Commits, ContextForked, Landing, MessageRange, Outcome, PauseReason, PreEncoded,
+    Snapshot, WorktreeMergeConflict,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
@@ -224,6 +225,12 @@ pub struct State {
     pub exceeded: BTreeSet<String>,
     /// The models that were said to have no price.
     pub price_unknown: BTreeSet<String>,
+    /// Where its targets are about to move.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub landing: Vec<Landing>,
+    /// The commits its targets were at once they had its work.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub landed: Snapshot,
     /// The task it works on, in a tree.
     #[serde(default)]
     pub task: Option<Box<TaskWork>>,
@@ -271,6 +278,8 @@ impl State {
             spent: Spent::default(),
             exceeded: BTreeSet::new(),
             price_unknown: BTreeSet::new(),
+            landing: Vec::new(),
+            landed: Snapshot::new(),
             task: None,
             failed_at: None,
             thread: None,

@@ -45,7 +45,10 @@ impl From<Supplied> for TrustItem {
         if kind == SuppliedKind::Command {
             return Self::command(where_from, text);
         }
-        let is_variable = matches!(kind, SuppliedKind::Variable | SuppliedKind::KeyAddress | SuppliedKind::Input);
+        let is_variable = matches!(
+            kind,
+            SuppliedKind::Variable | SuppliedKind::KeyAddress | SuppliedKind::Input | SuppliedKind::Remote
+        );
         let seen = if is_variable && is_secret_name(&key) {
             Some(format!("{key}: ({} that look secret)", counted(text.chars().count(), "character")))
         } else if is_variable {
@@ -67,9 +70,17 @@ pub fn for_planner(resolved: &Resolved, environment: &Environment) -> Vec<TrustI
     supplied(resolved, environment).into_iter().filter(concerns_planner).map(TrustItem::from).collect()
 }
 
+/// What needs approval before the repositories of a workspace are cloned or fetched: where they come from and go to.
+pub fn for_workspace(resolved: &Resolved, environment: &Environment) -> Vec<TrustItem> {
+    let is_of_workspace = |item: &Supplied| matches!(item.kind, SuppliedKind::Directory | SuppliedKind::Remote);
+    supplied(resolved, environment).into_iter().filter(is_of_workspace).map(TrustItem::from).collect()
+}
+
 /// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no worktree set up.
 fn concerns_planner(item: &Supplied) -> bool {
-    !item.key.starts_with("tree.") && !["merge.test_command", "worktrees.setup"].contains(&item.key.as_str())
+    !item.key.starts_with("tree.")
+        && !matches!(item.kind, SuppliedKind::Directory | SuppliedKind::Remote)
+        && !["merge.test_command", "worktrees.setup"].contains(&item.key.as_str())
 }
 
 /// An address without the password in it; none when it has none. A password with anything in it but letters, digits and

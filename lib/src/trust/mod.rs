@@ -9,7 +9,7 @@ mod item;
 mod scope;
 mod worktree_base;
 
-pub use item::{TrustItem, for_inputs, for_planner};
+pub use item::{TrustItem, for_inputs, for_planner, for_workspace};
 pub use scope::TrustScope;
 pub(crate) use scope::commands;
 

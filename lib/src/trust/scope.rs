@@ -39,6 +39,11 @@ impl TrustScope<'_> {
         Ok(items)
     }
 
+    /// What needs approval beyond that where a session also works in this repository, from a commit on.
+    pub fn for_further_repo(&self, from: CommitId, pipeline: &Pipeline) -> Result<Vec<TrustItem>, Error> {
+        self.agent_files(self.repo.tree_of(from)?, pipeline.agent_nodes())
+    }
+
     /// What the settings and the `.env` file bring along.
     pub(crate) fn settings(&self) -> Vec<TrustItem> {
         supplied(self.resolved, self.environment).into_iter().map(TrustItem::from).collect()

@@ -11,10 +11,12 @@ mod keep;
 mod lock;
 mod names;
 mod own_files;
+mod push_state;
 mod recovery;
 mod scratch;
 mod settings;
 mod setup;
+mod start_point;
 mod stop_request;
 mod submodules;
 mod turn_change;
@@ -30,8 +32,8 @@ pub use guard::{Guard, GuardWatch, Guards, Violations};
 pub use keep::{KEEP, KeepOwner, save as keep};
 pub use lock::{Lock, LockError, LockHolder};
 pub(crate) use names::{
-    agent_home, agent_homes, branch_key, branch_of_key, context_of_branch, parallel_branches, session_branch,
-    task_branches,
+    agent_home, agent_homes, branch_key, branch_of_key, context_of_branch, is_default_worktree_base, parallel_branches,
+    session_branch, task_branches,
 };
 pub use names::{
     branch_ref, default_worktree_base, new_entry_id, new_session_id, phase_branch, phase_branches, repo_name,
@@ -39,6 +41,7 @@ pub use names::{
 };
 pub(crate) use own_files::non_directory_at;
 pub use own_files::{remove_file, write_file};
+pub use push_state::{FailedPush, PushState, RemoteState};
 pub use recovery::{UndoResult, undo};
 pub(crate) use recovery::{hand_over, overlay_tree, rebase_to, recover, restoring_commit};
 pub use scratch::{OrphanScratch, Scratch};
@@ -46,6 +49,7 @@ pub use settings::WorktreeSettings;
 pub(crate) use settings::make_base;
 pub(crate) use setup::{absent_file_warnings, apply_exclusions, scan_before_setup};
 pub use setup::{has_lost_setup, snapshot_setup, snapshot_setup_again};
+pub use start_point::{StartPoint, start_point, upstream};
 pub use stop_request::StopRequest;
 pub(crate) use submodules::refuse_submodule_work;
 pub use turn_change::{patch, prepare_commit, unchanged};

@@ -109,6 +109,13 @@ pub fn default_worktree_base(state_dir: &Path, common_dir: &Path, name: &RepoNam
     state_dir.join("worktrees").join(format!("{name}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
 }
 
+/// Whether a directory is such a place of this repository, whatever the repository is called.
+pub(crate) fn is_default_worktree_base(state_dir: &Path, common_dir: &Path, base: &Path) -> bool {
+    let hash = format!("-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes()));
+    let is_named = base.file_name().and_then(OsStr::to_str).is_some_and(|name| name.ends_with(&hash));
+    is_named && base.parent() == Some(&state_dir.join("worktrees"))
+}
+
 /// Where the agents of a session keep what is theirs: logins made up for them, native sessions. Copies of a repository
 /// on one machine have sessions of the same name, so the repository is part of it.
 pub(crate) fn agent_home(state_dir: &Path, common_dir: &Path, session: &SessionId) -> PathBuf {

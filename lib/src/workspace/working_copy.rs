@@ -232,6 +232,12 @@ impl WorkingCopy {
         Ok(self.at.tip != self.at.base && self.repo.tree_of(self.at.base)? != self.repo.tree_of(self.at.tip)?)
     }
 
+    /// Whether git shows changes in it, as far as is known without looking at its files. What cannot be read counts as
+    /// changed; whoever commits it says what is wrong.
+    pub fn is_dirty(&self) -> bool {
+        self.is_overlaid || self.held_back() > 0 || self.has_changed().unwrap_or(true)
+    }
+
     /// Whether the commits of turns are on the session's branch, where people see them.
     pub fn carries_turns(&self) -> bool {
         self.carries == Commits::Turns

@@ -26,12 +26,18 @@ pub struct Workspace {
     copies: BTreeMap<RepoName, WorkingCopy>,
     /// Others work in them as well: nothing is undone in them, and HEAD stays.
     is_shared: bool,
+    /// The only repository the running node works in; it must not write in the others.
+    focus: Option<RepoName>,
 }
 
 impl Workspace {
     /// The worktrees of some repositories.
     pub fn new(copies: impl IntoIterator<Item = WorkingCopy>) -> Self {
-        Self { copies: copies.into_iter().map(|copy| (copy.name.clone(), copy)).collect(), is_shared: false }
+        Self {
+            copies: copies.into_iter().map(|copy| (copy.name.clone(), copy)).collect(),
+            is_shared: false,
+            focus: None,
+        }
     }
 
     /// The worktree of a repository.
@@ -54,7 +60,28 @@ impl Workspace {
         self.copies.remove(repo)
     }
 
-    /// The directory agents work in: the worktree, or the one that holds all of them.
+    /// Limits the next node to one repository; with `None` it works in all of them.
+    pub fn focus(&mut self, repo: Option<RepoName>) {
+        self.focus = repo.filter(|_| self.copies.len() > 1);
+    }
+
+    /// Whether the running node may write in a repository.
+    pub fn is_writable(&self, repo: &RepoName) -> bool {
+        self.focus.as_ref().is_none_or(|focus| focus == repo)
+    }
+
+    /// Whether the running node may write in some of the repositories only.
+    pub fn is_focused(&self) -> bool {
+        self.focus.is_some()
+    }
+
+    /// The directory the running node starts in: the worktree of its repository, or the root.
+    pub fn directory(&self) -> &Path {
+        let focused = self.focus.as_ref().and_then(|repo| self.copies.get(repo));
+        focused.map_or_else(|| self.root(), WorkingCopy::path)
+    }
+
+    /// The worktree, or the directory that holds all of them.
     pub fn root(&self) -> &Path {
         let mut paths = self.copies.values().map(WorkingCopy::path);
         match (paths.next(), paths.next()) {
@@ -73,8 +100,14 @@ impl Workspace {
     /// have changed, where that is known; none means a scan of everything.
     pub fn scan(&mut self, candidates: Option<&[PathBuf]>) -> Result<Changes, Error> {
         let several = self.copies.len() > 1;
+        let focus = self.focus.clone();
         let mut by_repo = BTreeMap::new();
         for (repo, copy) in &mut self.copies {
+            // What is written there nevertheless is undone at the node's end.
+            if focus.as_ref().is_some_and(|focus| focus != repo) {
+                by_repo.insert(repo.clone(), turn_change::unchanged(copy)?);
+                continue;
+            }
             let own: Option<Vec<PathBuf>> = candidates.map(|paths| {
                 let is_own = |path: &&PathBuf| !several || path.starts_with(copy.path());
                 paths.iter().filter(is_own).cloned().collect()
@@ -214,20 +247,21 @@ impl Workspace {
         Ok(tied.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// Notes what is no more of the setup before a node that must not write.
-    pub fn note_setup(&mut self) -> Result<(), Error> {
-        match self.is_shared {
-            true => Ok(()),
-            false => self.copies.values_mut().try_for_each(setup::note_undone_setup),
-        }
+    /// Notes what is no more of the setup where a node must not write: in all repositories, or in all but its own.
+    pub fn note_setup(&mut self, writes: bool) -> Result<(), Error> {
+        self.read_only(writes).try_for_each(setup::note_undone_setup)
     }
 
-    /// Undoes what a node that must not write has written, after saving it.
-    pub fn undo(&mut self, node: &NodeId) -> Result<Vec<UndoResult>, Error> {
-        match self.is_shared {
-            true => Ok(Vec::new()),
-            false => self.copies.values_mut().map(|copy| recovery::undo(copy, node)).collect(),
-        }
+    /// Undoes what a node has written where it must not write, after saving it.
+    pub fn undo(&mut self, node: &NodeId, writes: bool) -> Result<Vec<UndoResult>, Error> {
+        self.read_only(writes).map(|copy| recovery::undo(copy, node)).collect()
+    }
+
+    /// The worktrees a node must not write in: all, or with `writes` those of other repositories than its own.
+    fn read_only(&mut self, writes: bool) -> impl Iterator<Item = &mut WorkingCopy> {
+        let (is_shared, focus) = (self.is_shared, self.focus.as_ref());
+        let is_own = move |repo: &RepoName| writes && focus.is_none_or(|focus| focus == repo);
+        self.copies.iter_mut().filter(move |(repo, _)| !is_shared && !is_own(repo)).map(|(_, copy)| copy)
     }
 
     /// Whether the running node has changed anything that is recorded.

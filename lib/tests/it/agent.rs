@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use pleach::agent::builtin::BuiltinLimits;
 use pleach::agent::{
-    Agent, AgentError, AgentReply, Builtin, CommandAgent, End, Job, Simulated, Turn, TurnVerdict, Turns,
+    Agent, AgentError, AgentReply, Builtin, CommandAgent, ConfiguredTools, End, Job, RepoContext, Simulated, Turn,
+    TurnVerdict, Turns,
 };
+use pleach::config::{Layer, Precedence, resolve};
 use pleach::event::{Usage, WarningCode};
-use pleach::ids::NodeId;
+use pleach::ids::{BranchName, NodeId, RepoName};
 use pleach::llm::{Message, Part, Provider, Role, Script};
 use pleach::process::{Cancel, Canceller};
 use proptest::prelude::*;
@@ -158,6 +160,106 @@ async fn the_built_in_agent_works_turn_by_turn() {
     assert_eq!(second.intent, "Run cat src/hello.txt; echo more >> log");
     assert_eq!(done.results(1), [("[stdout]\nhello world\n[exit 0]".into(), false)]);
     assert_eq!((third.messages.len(), third.tool_calls.len(), &third.writes), (1, 0, &Some(vec![])));
+}
+
+/// The job in a workspace of two repositories, of which only `api` may be written to.
+fn two_repos(site: &Site) -> Job {
+    let mut job = site.job();
+    for (name, writable) in [("api", true), ("web", false)] {
+        fs::create_dir(site.root().join(name)).unwrap();
+        fs::write(site.root().join(name).join("AGENTS.md"), format!("rules of {name}")).unwrap();
+        job.repos.push(RepoContext {
+            name: RepoName::new(name).unwrap(),
+            path: site.root().join(name),
+            branch: BranchName::new(format!("pleach/p/{name}")).unwrap(),
+            commit: "0123456789012345678901234567890123456789".parse().unwrap(),
+            dirty: false,
+            writable,
+        });
+    }
+    job
+}
+
+fn configured(yaml: &str) -> ConfiguredTools {
+    let file = std::path::Path::new("/p/pleach.yaml");
+    ConfiguredTools::of(&resolve(vec![Layer::file(Precedence::Project, file, yaml)]).unwrap().config)
+}
+
+const TOOLS: &str = "
+tools: [{name: where, command: pwd}]
+workspace:
+  repos: {api: {path: api}, web: {path: web}}
+  tools: {api: {run-tests: {command: 'pwd; echo made > made'}}, web: {check: {command: 'pwd; exit 3'}}}
+";
+
+#[tokio::test]
+async fn repo_scoped_tools() {
+    let site = Site::new();
+    let agent = builtin(
+        "
+      - tools:
+          - api:write_file: {file_path: a.txt, content: in api}
+          - write_file: {file_path: web/b.txt, content: at the top}
+          - web:read_file: {file_path: AGENTS.md}
+          - web:grep: {pattern: top}
+          - api:read_file: {file_path: ../web/b.txt}
+          - web:write_file: {file_path: c.txt, content: no}
+          - web:shell: {command: pwd}
+      - tools: [{api:shell: {command: pwd}}, {shell: {command: pwd}}, {api:run-tests: {}}, {where: {}}, {web:check: {}}]
+      - text: Done.
+",
+    )
+    .with_commands(configured(TOOLS));
+    let done = run(&agent, two_repos(&site)).await;
+    assert_eq!(done.reply().text, "Done.");
+    let told = serde_json::to_value(&done.turns[0].messages[0]).unwrap().to_string();
+    let root = site.root();
+    for fact in [format!("- `api` in `{}` (branch `pleach/p/api`)", root.join("api").display()), "read-only)".into()] {
+        assert!(told.contains(&fact), "{fact}: {told}");
+    }
+    let results = done.results(0);
+    assert_eq!(site.get("api/a.txt"), "in api");
+    assert_eq!(results[2].0, "  1 | rules of web\n");
+    assert_eq!(results[3].0, "b.txt:1:at the top\n");
+    assert!(results[4].0.contains("outside"), "{results:?}");
+    for refused in [&results[5].0, &results[6].0] {
+        assert!(refused.contains("no tool `web:") && refused.contains("web:glob, where"), "{refused}");
+    }
+    assert_eq!(done.turns[0].writes, Some(vec![root.join("api/a.txt"), root.join("web/b.txt")]));
+    assert_eq!(done.turns[0].tool_calls[0].name, "api:write_file");
+    let dirs: Vec<String> = done.results(1).iter().map(|(text, _)| text.lines().nth(1).unwrap().to_owned()).collect();
+    let (root, api, web) = (root.display(), root.join("api"), root.join("web"));
+    let (api, web) = (api.display().to_string(), web.display().to_string());
+    assert_eq!(dirs, [api.clone(), root.to_string(), api, root.to_string(), web]);
+    assert_eq!(
+        done.results(1).iter().map(|(_, failed)| *failed).collect::<Vec<_>>(),
+        [false, false, false, false, true]
+    );
+    assert_eq!(site.get("api/made"), "made\n");
+}
+
+#[tokio::test]
+async fn a_program_is_told_its_repositories_and_commands() {
+    let site = Site::new();
+    let script = "cat; echo; run=$(web__check) || echo \"$? $run\"; api__run-tests; where";
+    let agent = CommandAgent::new(["sh", "-c", script], spawner()).with_tools(configured(TOOLS));
+    let mut job = two_repos(&site);
+    job.launchers = Some(site.dir.path().join("tools"));
+    let done = run(&agent, job).await;
+    let text = &done.reply().text;
+    let (root, bin) = (site.root(), site.dir.path().join("tools/bin"));
+    for line in [
+        format!("- `web` in `{}` (branch `pleach/p/web`, read-only)", root.join("web").display()),
+        format!("Commands of this project for you, on PATH and in `{}`:", bin.display()),
+        "- `where`: Runs `pwd`.".into(),
+        "- `api__run-tests`: Runs `pwd; echo made > made`.".into(),
+        format!("3 {}", root.join("web").display()),
+        root.join("api").display().to_string(),
+        root.display().to_string(),
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+    assert_eq!(site.get("api/made"), "made\n");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use pleach::git::Repo;
 use pleach::ids::{ContextId, SessionId};
 use pleach::record::{History, context_ref};
 
-use crate::engine::{World, told};
+use crate::engine::{World, only, told};
 
 /// Set for the process that is killed: where its repository is.
 const KILLED: &str = "PLEACH_TEST_KILLED";
@@ -189,7 +189,7 @@ async fn both_contexts_resume_after_a_kill() {
     wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
-    let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine, only(&repo), &id, seen, None, &mut |_| {}).await.unwrap();
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
     for (context, expected) in [("a", ["a.1", "a.2", "a.3"]), ("b", ["b.1", "b.2", "b.3"])] {
@@ -214,7 +214,7 @@ async fn a_context_without_its_first_record_restarts() {
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let alone = script(world.root(), "").replace("cat '", "true '").replace("echo pong > '", "true '");
     let engine: Arc<Engine> = world.scripted(&alone);
-    let (mut session, _) = resume_session(engine, repo.clone(), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine, only(&repo), &id, seen, None, &mut |_| {}).await.unwrap();
     let again = History::all_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);

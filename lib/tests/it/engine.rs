@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pleach::agent::{BoxFuture, Roster};
 use pleach::config::{AgentChoice, Config, Environment};
 use pleach::engine::{
-    AutoApprove, Broadcast, Engine, Handler, HandlerContext, Session, SessionEnded, StartRequest, Subscription,
-    Supervisor, run_session, spawn_session, start_session,
+    AutoApprove, Broadcast, Engine, Handler, HandlerContext, Session, SessionEnded, SessionRepo, SessionRepos,
+    StartRequest, Subscription, Supervisor, run_session, spawn_session, start_session,
 };
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::{self, Repo};
@@ -94,6 +94,7 @@ impl World {
             handlers,
             scribe: None,
             budget: Default::default(),
+            push: Default::default(),
             attribution: Default::default(),
             events: Broadcast::default(),
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
@@ -114,9 +115,14 @@ impl World {
     /// What a session in the repository is started with.
     pub fn request(&self, dot: &str, pipeline: Pipeline) -> StartRequest {
         StartRequest {
-            repo: self.repo(),
-            repo_name: RepoName::new("repo").unwrap(),
-            branch_prefix: "pleach/".into(),
+            record: SessionRepo {
+                repo: self.repo(),
+                name: RepoName::new("repo").unwrap(),
+                branch_prefix: "pleach/".into(),
+                at: None,
+                arrival: None,
+            },
+            others: Vec::new(),
             pipeline,
             dot: dot.into(),
             dot_path: "test.dot".into(),
@@ -124,7 +130,6 @@ impl World {
             inputs: BTreeMap::new(),
             config: Value::Null,
             simulated: false,
-            base: None,
         }
     }
 
@@ -134,6 +139,11 @@ impl World {
         let ended = run_session(&mut session).await.unwrap();
         (session, ended, told(&mut events))
     }
+}
+
+/// The repository of a session that has one.
+pub fn only(repo: &Repo) -> SessionRepos {
+    SessionRepos::one(RepoName::new("repo").unwrap(), repo.clone())
 }
 
 /// What was told and is on record.

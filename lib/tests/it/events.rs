@@ -94,7 +94,7 @@ fn what_is_not_an_event_is_refused() {
 fn fields_older_writers_did_not_have_may_be_missing() {
     let optional = [
         ("PipelineStarted", "simulated"),
-        ("PipelineStarted", "target"),
+        ("PipelineStarted", "targets"),
         ("NodeStarted", "starts_over"),
         ("NodeStarted", "fidelity"),
         ("NodeStarted", "thread"),

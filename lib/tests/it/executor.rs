@@ -12,7 +12,7 @@ use pleach::ids::SessionId;
 use pleach::process::Cancel;
 use pleach::record::root_ref;
 
-use crate::engine::World;
+use crate::engine::{World, only};
 
 const DOT: &str = r#"digraph assigned {
     goal = "two lines"
@@ -110,7 +110,7 @@ fn watch(seen: &Seen) -> WorkWatch {
 
 /// Makes out of every assignment what its worker did, by the record alone, and says what was started and how.
 fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
-    let fresh = Executor::of_record(engine(world, None), world.repo(), id).unwrap();
+    let fresh = Executor::of_record(engine(world, None), only(&world.repo()), id).unwrap();
     let again = |(sent, used): &(String, String)| {
         let assignment: Assignment = serde_json::from_str(sent).unwrap();
         assert_eq!(serde_json::to_string(&assignment).unwrap(), *sent);
@@ -145,7 +145,7 @@ async fn assignments_follow_from_the_record_alone() {
     let repo = world.repo();
     let tip = repo.refs().find(&root_ref(&id)).unwrap().unwrap();
     let engine_again = engine(&world, None);
-    let (mut session, _) = resume_session(engine_again, repo, &id, tip, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) = resume_session(engine_again, only(&repo), &id, tip, None, &mut |_| {}).await.unwrap();
     session.watch(watch(&seen));
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     drop(session);

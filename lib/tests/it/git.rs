@@ -11,6 +11,7 @@ mod pack;
 mod planning;
 mod rebuild;
 mod refs;
+mod remote;
 mod repo;
 mod resolutions;
 mod restore;

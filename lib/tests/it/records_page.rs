@@ -75,7 +75,9 @@ fn structure(event: &Value) -> Value {
 /// The places of an example where somebody may have said anything.
 fn without_text(mut event: Value) -> Value {
     let data = &mut event["data"];
-    for key in ["model", "provider", "dot_path", "options", "exit", "config", "files_written", "tool_calls", "name"] {
+    for key in
+        ["model", "provider", "dot_path", "options", "exit", "config", "files_written", "tool_calls", "name", "remote"]
+    {
         if data.get(key).is_some() && (key != "name" || data.get("dot").is_none()) {
             data[key] = json!(null);
         }
@@ -129,6 +131,8 @@ fn texts_of_events_are_redacted() {
         ("StepFinished", json!({"report": {"task_id": "T001", "name": "orchid"}})),
         ("PipelinePaused", json!({"why": "orchid"})),
         ("PipelineFailed", json!({"reason": "orchid"})),
+        ("RepoCloned", json!({"remote": "https://orchid@git.example/b.git"})),
+        ("PushFailed", json!({"remote": "https://orchid@git.example/b.git", "why": "orchid"})),
         ("Resumed", json!({"of_a_newer_pleach": "orchid"})),
     ] {
         let mut example =

@@ -91,6 +91,7 @@ fn plan(world: &World) -> TreePlan {
         base_branch: None,
         branch_prefix: "pleach/".into(),
         repo_name: RepoName::new("repo").unwrap(),
+        repos: None,
         limits: ScheduleOptions::default(),
         commits: Commits::Steps,
         test: None,

@@ -12,6 +12,7 @@ mod nodes;
 mod options;
 mod parallel;
 mod porcelain;
+mod push;
 mod samples;
 mod scan;
 mod session;
@@ -20,6 +21,7 @@ mod tree;
 mod turn_commit;
 mod validate;
 mod verdict;
+mod workspaces;
 mod worktrees;
 mod world;
 
@@ -51,9 +53,11 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "merge" => merge::run(&pleach()?, &options)?,
         "nodes" => nodes::run(&pleach()?, &options)?,
         "parallel" => parallel::run(&pleach()?, &options)?,
+        "push" => push::run(&pleach()?, &options)?,
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach()?, &options)?,
         "validate" => validate::run(&pleach()?, &options)?,
+        "workspaces" => workspaces::run(&pleach()?, &options)?,
         "worktrees" => worktrees::run(&pleach()?, &options)?,
         _ => return Err(crate::USAGE.into()),
     };

@@ -11,9 +11,11 @@ use pleach::workspace::branch_ref;
 use super::queue::short;
 use super::{MergeGround, entry_json};
 use crate::code::Code;
+use crate::commands::land::enqueue_all;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};
+use crate::place::Places;
 use crate::render::Out;
 use crate::task_submission::{named_task, task_submission};
 
@@ -36,6 +38,10 @@ pub struct EnqueueArgs {
 
 pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure> {
     let place = &ground.place;
+    if let Some(summary) = of_several(ground, &args.branch) {
+        let places = Places::of_session(place.clone(), &summary.started, &ground.settings)?;
+        return enqueue_all(ground.globals, &places, &summary, args.into.as_ref());
+    }
     let submission = match named_task(&ground.settings, place, &args.branch)? {
         Some(view) => {
             let target = args.into.as_ref().unwrap_or(&view.task.target);
@@ -67,6 +73,12 @@ pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure
         _ => out.line(format!("queued: {name} into `{}` ({at})", entry.target))?,
     }
     Ok(Exit::Done)
+}
+
+/// The session over several repositories that is meant, which lands in all of them together.
+fn of_several(ground: &MergeGround<'_>, given: &str) -> Option<Summary> {
+    let id = resolve_session(&ground.place.repo, given).ok()?;
+    Summary::newest(&ground.place.repo, &id).ok().filter(|summary| summary.started.has_several_repos())
 }
 
 /// Nothing can be merged into a branch that is not there.

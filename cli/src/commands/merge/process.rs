@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use pleach::engine::Summary;
 use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::queue::{
     MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust, read_entry,
@@ -19,15 +20,17 @@ use serde_json::json;
 use super::{MergeGround, entry_json};
 use crate::answers::Answers;
 use crate::code::Code;
+use crate::commands::land::{finish_landings, land_session};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::{of_queue, of_store};
+use crate::lib_errors::{of_engine, of_queue, of_store};
+use crate::place::{Place, Places};
 use crate::render::stream::Stream;
 use crate::render::style::{BAD, GOOD, head, paint};
 use crate::render::{Out, duration};
 use crate::runtime::block_on;
 use crate::say;
-use crate::session::{EngineHandle, Place, build};
+use crate::session::{EngineHandle, build};
 use crate::trust::TerminalTruster;
 
 /// Merge and test what is in the queue, and land what passes.
@@ -46,6 +49,50 @@ pub struct ProcessArgs {
 
 pub fn run(ground: &MergeGround<'_>, args: &ProcessArgs) -> Result<Exit, Failure> {
     let target = ground.target(args.into.as_ref())?;
+    let joint = land_joint(ground, &target)?;
+    let exit = run_alone(ground, args, target)?;
+    Ok(if joint == Exit::Done { exit } else { joint })
+}
+
+/// Lands the sessions of the queue that work in several repositories, in the order they were queued. What others bring
+/// goes on whatever becomes of them.
+fn land_joint(ground: &MergeGround<'_>, target: &BranchName) -> Result<Exit, Failure> {
+    let MergeGround { globals, settings, place } = ground;
+    finish_landings(globals, settings, place);
+    let queue = MergeQueue::read(&place.repo, target).map_err(|error| of_queue(&error))?;
+    let of_several =
+        |entry: QueueEntry| entry.session.filter(|_| entry.together.is_some() && entry.state.is_workable());
+    let mut exit = Exit::Done;
+    for id in queue.entries().into_iter().filter_map(of_several) {
+        let summary = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
+        let places = Places::of_session(place.clone(), &summary.started, settings)?;
+        match land_session(globals, settings, &places, &summary) {
+            Ok(Exit::Done) => {}
+            Ok(other) => exit = other,
+            Err(failure) => {
+                exit = failure.exit();
+                say!("{}", failure.sentence());
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// Works the queue once and tells what became of one entry.
+pub fn run_for(ground: &MergeGround<'_>, entry: &QueueEntry) -> Result<Exit, Failure> {
+    let approved = require_trust(ground, &entry.target)?;
+    let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
+    let mut shown = MergeProgress::new(ground);
+    let begun = Instant::now();
+    let work = process_once(ground, &entry.target, &built, (&mut shown, &approved));
+    let mut outcome = block_on(built.stopped_by(), work)?;
+    outcome.landed.retain(|landed| landed.id == entry.id);
+    outcome.open.retain(|open| open.id == entry.id);
+    shown.end(&outcome, begun.elapsed())?;
+    Ok(exit_of(&outcome))
+}
+
+fn run_alone(ground: &MergeGround<'_>, args: &ProcessArgs, target: BranchName) -> Result<Exit, Failure> {
     let approved = require_trust(ground, &target)?;
     let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
     let stopped_by = built.stopped_by();

@@ -20,9 +20,13 @@ pub struct KeepRef {
     pub commit: CommitId,
 }
 
-/// Everything that is kept and was made before a time, but for what sessions that have not ended may still go by.
-pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<KeepRef>, Failure> {
-    let needed = needed(repo)?;
+/// Everything that is kept and was made before a time, but for what sessions that have not ended, on record in one of
+/// `records`, may still go by.
+pub fn find(repo: &Repo, records: &[&Repo], before: Option<Timestamp>) -> Result<Vec<KeepRef>, Failure> {
+    let mut needed = BTreeSet::new();
+    for record in records {
+        needed.extend(needed_in(record)?);
+    }
     let mut found = Vec::new();
     for (reference, commit) in repo.refs().list(KEEP).map_err(|error| of_git(&error))? {
         let owner = reference.strip_prefix(KEEP).and_then(|name| name.rsplit_once('-')).map_or("", |(owner, _)| owner);
@@ -41,7 +45,7 @@ pub fn remove(repo: &Repo, kept: &KeepRef) -> Result<(), Failure> {
 }
 
 /// The prefixes of kept refs that unfinished sessions need: their ids, and those of their tasks.
-fn needed(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
+fn needed_in(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
     let mut needed = BTreeSet::new();
     for (id, summary) in View::all(repo).map_err(|error| of_engine(&error))? {
         let Ok(summary) = summary else {

@@ -6,12 +6,12 @@ use clap::Args;
 use jiff::Timestamp;
 use pleach::clock;
 use pleach::engine::{SessionStatus, Summary, View};
-use pleach::git::Repo;
 use pleach::ids::SessionId;
 use pleach::plan::dot::read_duration;
 
 use crate::failure::Failure;
 use crate::lib_errors::of_engine;
+use crate::sessions::SessionGround;
 
 /// The options that choose sessions. Several narrow the choice.
 #[derive(Debug, Args)]
@@ -64,11 +64,11 @@ impl Selectors {
 
 impl Selector {
     /// Whether a session matches.
-    fn fits(self, repo: &Repo, summary: &Summary) -> Result<bool, Failure> {
+    fn fits(self, ground: &SessionGround, summary: &Summary) -> Result<bool, Failure> {
         let found = match self {
-            Self::Landed => summary.is_on_target(repo),
+            Self::Landed => summary.is_on_target(&ground.place.repo),
             Self::Merged if !has_ended(summary) => Ok(false),
-            Self::Merged => summary.is_merged(repo),
+            Self::Merged => summary.is_merged(&ground.repos(&summary.started)),
             Self::Done => Ok(has_ended(summary) && summary.standing() == SessionStatus::Done),
             Self::Before(time) => Ok(has_ended(summary) && summary.updated_at < time),
         };
@@ -91,13 +91,13 @@ fn age(text: &str) -> Result<Duration, &'static str> {
 }
 
 /// The sessions all of these fit, oldest first. One whose record cannot be read, or that runs, is not among them.
-pub fn select(repo: &Repo, selectors: &[Selector]) -> Result<Vec<SessionId>, Failure> {
+pub fn select(ground: &SessionGround, selectors: &[Selector]) -> Result<Vec<SessionId>, Failure> {
     let mut chosen = Vec::new();
-    for (id, summary) in View::all(repo).map_err(|error| of_engine(&error))? {
+    for (id, summary) in View::all(&ground.place.repo).map_err(|error| of_engine(&error))? {
         let Ok(summary) = summary else { continue };
         let mut fits = !summary.in_use;
         for selector in selectors {
-            fits = fits && selector.fits(repo, &summary)?;
+            fits = fits && selector.fits(ground, &summary)?;
         }
         chosen.extend(fits.then_some(id));
     }

@@ -1,12 +1,13 @@
 //! `pleach task new`
 
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::engine::ad_hoc::{StoredTask, note_repository};
 use pleach::engine::tree::check_target;
 use pleach::engine::tree::progress::base_branch;
+use pleach::git::remote::RemoteUrl;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::ad_hoc::AdHocTask;
 use pleach::workspace::branch_ref;
@@ -15,9 +16,11 @@ use super::{TaskGround, task_json};
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::forge::{Forge, none_installed};
 use crate::globals::Globals;
 use crate::lib_errors::{of_git, of_no_task, of_store, of_tree};
 use crate::next_commands::about;
+use crate::remotes::known_remote;
 use crate::render::{Out, style};
 use crate::tree::plan::target;
 use crate::tree::{StartOptions, start_tasks};
@@ -29,8 +32,11 @@ use crate::tree::{StartOptions, start_tasks};
 #[derive(Debug, Args)]
 pub struct NewArgs {
     /// What is to be done; `-` reads it from standard input. The first line is its name.
-    #[arg(value_name = "TEXT")]
-    text: String,
+    #[arg(value_name = "TEXT", required_unless_present = "from_issue")]
+    text: Option<String>,
+    /// Take title and text of an issue instead, with `gh` or `glab`: its number, #NUMBER or address.
+    #[arg(long, value_name = "ISSUE", conflicts_with = "text")]
+    from_issue: Option<String>,
     /// The repository; by default the one around the current directory.
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
@@ -59,7 +65,11 @@ pub struct NewArgs {
 
 pub fn run(globals: &Globals, args: NewArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, args.repo.as_deref())?;
-    let text = if args.text == "-" { read_stdin()? } else { args.text.clone() };
+    let text = match (&args.text, &args.from_issue) {
+        (_, Some(issue)) => issue_text(&ground, issue)?,
+        (Some(text), None) if text == "-" => read_stdin()?,
+        (text, None) => text.clone().unwrap_or_default(),
+    };
     let target = target_of(&ground)?;
     check_target(&target).map_err(|error| of_tree(&error))?;
     let depends = dependencies(&ground, &args.depends, &target)?;
@@ -93,6 +103,24 @@ pub fn run(globals: &Globals, args: NewArgs) -> Result<Exit, Failure> {
     }
     let options = StartOptions { tasks: vec![task.id.to_string()], ..StartOptions::default() };
     start_tasks(globals, (ground.dir, ground.settings, ground.place), &options)
+}
+
+/// Title, text and address of an issue.
+fn issue_text(ground: &TaskGround, given: &str) -> Result<String, Failure> {
+    let is_number = given.strip_prefix('#').unwrap_or(given).parse::<u64>().is_ok();
+    let of = RemoteUrl::new(given, Path::new("/")).ok().filter(|_| given.starts_with("https://"));
+    if !is_number && of.is_none() {
+        let message = format!("`{given}` is not an issue");
+        return Err(Failure::new(Code::IssueMalformed, message).hint("give its number, #NUMBER or https:// address"));
+    }
+    let remote = known_remote(&ground.settings, &ground.place)?;
+    let forge = match of {
+        Some(address) => Forge::at(&ground.settings, &ground.place, &address),
+        None => Forge::find(&ground.settings, &ground.place, remote.as_ref()),
+    };
+    let issue = forge.ok_or_else(|| none_installed("`--from-issue`"))?.issue(given)?;
+    let parts = [issue.title.trim(), issue.body.trim(), issue.url.trim()];
+    Ok(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n"))
 }
 
 fn read_stdin() -> Result<String, Failure> {

@@ -2,15 +2,13 @@
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::own_worktrees;
 use pleach::workspace::disk_usage;
 use serde_json::json;
 
-use super::{Ground, document, owner};
+use super::{PlacedWorktree, document, owner};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::of_engine;
 use crate::render::session::age;
 use crate::render::{Out, Table, bytes};
 
@@ -25,11 +23,10 @@ pub struct ListArgs {
     sizes: bool,
 }
 
-pub fn run(globals: &Globals, args: &ListArgs, (place, places): Ground<'_>) -> Result<Exit, Failure> {
-    let all = own_worktrees(&place.repo, places).map_err(|error| of_engine(&error))?;
+pub(super) fn run(globals: &Globals, args: &ListArgs, all: &[PlacedWorktree<'_>]) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
-        let all = all.iter().map(|worktree| {
+        let all = all.iter().map(|PlacedWorktree { place, worktree, .. }| {
             let mut document = document(worktree, place);
             if args.sizes {
                 document["size"] = disk_usage(&worktree.path).into();
@@ -48,7 +45,7 @@ pub fn run(globals: &Globals, args: &ListArgs, (place, places): Ground<'_>) -> R
         Table::new(["owner", "state", "branch", "age", "path"]),
         Table::new(["owner", "state", "branch", "age", "size", "path"]).right(4),
     );
-    for worktree in &all {
+    for PlacedWorktree { worktree, .. } in all {
         let branch = worktree.branch.as_ref().map(ToString::to_string).unwrap_or_default();
         let since = worktree.created.map(|at| age(at, now)).unwrap_or_default();
         let (state, path) = (worktree.word().to_owned(), worktree.path.display().to_string());

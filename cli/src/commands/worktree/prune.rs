@@ -1,11 +1,11 @@
 //! `pleach worktree prune`
 
 use clap::Args;
-use pleach::engine::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, own_worktrees, prune_worktree, to_prune};
+use pleach::engine::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, prune_worktree, to_prune};
 use pleach::text::listed;
 use serde_json::{Value, json};
 
-use super::{Ground, document, owner};
+use super::{PlacedWorktree, document, owner};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -31,11 +31,10 @@ pub struct PruneArgs {
     force: bool,
 }
 
-pub fn run(globals: &Globals, args: &PruneArgs, (place, places): Ground<'_>) -> Result<Exit, Failure> {
-    let all = own_worktrees(&place.repo, places).map_err(|error| of_engine(&error))?;
+pub(super) fn run(globals: &Globals, args: &PruneArgs, all: &[PlacedWorktree<'_>]) -> Result<Exit, Failure> {
     let mut told = PruneReport { globals, dry_run: args.dry_run, out: Out::new(), exit: Exit::Done };
     let (mut removed, mut stays) = (Vec::new(), Vec::new());
-    for worktree in &all {
+    for PlacedWorktree { place, places, worktree } in all {
         let pruned = match args.dry_run {
             true => to_prune(&place.repo, places, worktree, args.force),
             false => prune_worktree(&place.repo, places, worktree, args.force),

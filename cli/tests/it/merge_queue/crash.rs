@@ -37,7 +37,7 @@ const AGENT: &str =
 fn queue(branches: usize) -> Queue {
     let test = "test ! -e red.txt && { test ! -e hangs.txt || sleep 1000; } && ! grep -q '<<<' shared.txt && test -s shared.txt";
     let settings = format!(
-        "agent: 'command:sh agent.sh'\nmerge: {{test_command: \"{test}\", test_timeout: 1, batch: 8, slots: 2}}\n"
+        "agent: 'command:sh agent.sh'\nmerge: {{test_command: \"{test}\", test_timeout: 3, batch: 8, slots: 2}}\n"
     );
     let queue = Queue::with(&settings);
     queue.env.write("repo/agent.sh", AGENT);

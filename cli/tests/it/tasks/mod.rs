@@ -16,7 +16,7 @@ use crate::support::{Ran, TestEnv};
 use crate::trees::garden::{Garden, Tree};
 
 /// A world with a repository and an agent that writes a file for every task. Its tree is not meant to be worked.
-fn world() -> Garden {
+pub fn world() -> Garden {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("tree: {max_retries: 2}\n");
     garden
@@ -24,14 +24,14 @@ fn world() -> Garden {
 
 /// Creates a task and gives its id.
 #[track_caller]
-fn task(env: &TestEnv, text: &str, more: &[&str]) -> String {
+pub fn task(env: &TestEnv, text: &str, more: &[&str]) -> String {
     let made = env.pleach(&[&["--json", "task", "new", text], more].concat()).expect(0).json();
     made["id"].as_str().expect("an id").to_owned()
 }
 
 /// Starts tasks, everything approved.
 #[track_caller]
-fn start(garden: &Garden, more: &[&str]) -> Ran {
+pub fn start(garden: &Garden, more: &[&str]) -> Ran {
     let ran = garden.env.pleach(&[&["-y", "task", "start"], more].concat());
     garden.assert_in_order();
     ran
@@ -45,7 +45,7 @@ fn shown(env: &TestEnv, id: &str) -> Value {
 
 /// Where a task is.
 #[track_caller]
-fn state(env: &TestEnv, id: &str) -> String {
+pub fn state(env: &TestEnv, id: &str) -> String {
     shown(env, id)["state"].as_str().expect("a word").to_owned()
 }
 

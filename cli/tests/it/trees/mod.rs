@@ -28,6 +28,7 @@ mod read_only;
 mod replanned;
 mod repositories;
 mod secrets;
+mod several_repos;
 mod steps;
 mod tests;
 mod two_trees;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::{AcpClient, AcpEnd, AcpTask};
@@ -13,7 +14,8 @@ use super::state::AcpState;
 use crate::agent::cli::{Billing, Preset, Variables, epilogue};
 use crate::agent::gateway_run::TASK_WAS_INTERRUPTED;
 use crate::agent::liveness::{IDLE, signs_of_life};
-use crate::agent::{AgentError, AgentReply, Job, Profile, Turn, TurnVerdict, Turns};
+use crate::agent::tool_commands::{Launchers, ToolServer};
+use crate::agent::{AgentError, AgentReply, ConfiguredTools, Job, Profile, Turn, TurnVerdict, Turns};
 use crate::config::{AgentSettings, Environment};
 use crate::gateway::{Upstream, UsageMeter};
 use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, Spawner};
@@ -44,6 +46,10 @@ pub(crate) struct AcpAgent {
     pub(super) billed: Option<Billing>,
     /// How it comes to its model through the gateway, where it does.
     pub(super) route: Option<AcpRoute>,
+    /// The commands of the configuration that it finds on its PATH.
+    pub(super) commands: ConfiguredTools,
+    /// The program, with arguments, that is the server of these commands.
+    pub(super) server: Vec<OsString>,
 }
 
 impl AcpAgent {
@@ -62,6 +68,8 @@ impl AcpAgent {
             bounded_env: Vec::new(),
             billed: None,
             route: None,
+            commands: ConfiguredTools::default(),
+            server: Vec::new(),
         }
     }
 
@@ -103,6 +111,12 @@ impl AcpAgent {
         Self { profile, ..self }
     }
 
+    /// The same with commands of the configuration, on its PATH and from a server that is the program `server`.
+    #[must_use]
+    pub fn with_tools(self, commands: ConfiguredTools, server: Vec<OsString>) -> Self {
+        Self { commands, server, ..self }
+    }
+
     /// The same, with the settings of a program that is an agent.
     #[must_use]
     pub fn with_settings(mut self, settings: &AgentSettings) -> Self {
@@ -121,8 +135,8 @@ impl AcpAgent {
     }
 
     /// What the agent is asked.
-    pub(super) fn prompt(&self, job: &Job) -> String {
-        let prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job, job.sandbox.as_deref()));
+    pub(super) fn prompt(&self, job: &Job, launchers: Option<&Launchers>) -> String {
+        let prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job, job.sandbox.as_deref(), launchers));
         if job.continues {
             return format!("{TASK_WAS_INTERRUPTED}\n\n{prompt}");
         }
@@ -132,9 +146,10 @@ impl AcpAgent {
         }
     }
 
-    pub(super) fn task(&self, job: &Job) -> AcpTask {
+    pub(super) fn task(&self, job: &Job, launchers: Option<&Launchers>) -> AcpTask {
         AcpTask {
-            prompt: self.prompt(job),
+            prompt: self.prompt(job, launchers),
+            servers: launchers.and_then(Launchers::server).map(ToolServer::over_acp).into_iter().collect(),
             cwd: job.cwd.clone(),
             resume: job.resume.as_ref().and_then(AcpState::read).filter(|state| state.home == self.home()),
             model: job.model.clone().or_else(|| self.profile.model.clone()),
@@ -171,11 +186,16 @@ impl AcpAgent {
         mut job: Job,
         variables: Variables,
         arguments: Vec<String>,
-        meter: Option<UsageMeter>,
+        (launchers, meter): (Option<&Launchers>, Option<UsageMeter>),
     ) -> CommandSpec {
         let signs = signs_of_life(&job.root, meter);
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned().chain(variables));
+        if let Some(launchers) = launchers {
+            launchers.add_to_path(&mut job.env, self.spawner.inherited("PATH"));
+            let server = launchers.server().map(ToolServer::program);
+            job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_read(server)));
+        }
         let wall = job.timeout.into_iter().chain(self.timeout).min();
         let arguments = self.bounded(&job).iter().cloned().chain(arguments);
         let argv = self.argv.iter().cloned().chain(arguments.map(OsString::from));

@@ -8,10 +8,10 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::policy::{self, PermissionPolicy};
-use super::rpc::{self, AUTH_REQUIRED, INTERNAL, RpcError, RpcMessage};
 use super::schema::{AuthMethod, Initialized, OpenedSession, Permission, Prompted, SessionUpdate, Update, VERSION};
 use super::state::AcpState;
 use super::turn_builder::TurnBuilder;
+use crate::agent::rpc::{self, AUTH_REQUIRED, INTERNAL, RpcError, RpcMessage};
 use crate::agent::{AgentError, End, Turn, TurnVerdict};
 use crate::event::{Warning, WarningCode};
 use crate::text::listed;
@@ -26,6 +26,8 @@ pub(super) struct AcpTask {
     pub prompt: String,
     /// Where it works.
     pub cwd: PathBuf,
+    /// The servers of its tools.
+    pub servers: Vec<Value>,
     /// The session to resume.
     pub resume: Option<AcpState>,
     /// The model it shall use.
@@ -336,13 +338,13 @@ impl AcpClient {
     }
 
     fn open(&mut self) -> Vec<u8> {
-        let cwd = self.ask.cwd.to_string_lossy().into_owned();
+        let (cwd, servers) = (self.ask.cwd.to_string_lossy().into_owned(), self.ask.servers.clone());
         match &self.ask.resume {
             Some(AcpState { session, .. }) => {
-                let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+                let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": servers});
                 self.request(Awaited::Load, "session/load", params)
             }
-            None => self.request(Awaited::New, "session/new", json!({"cwd": cwd, "mcpServers": []})),
+            None => self.request(Awaited::New, "session/new", json!({"cwd": cwd, "mcpServers": servers})),
         }
     }
 

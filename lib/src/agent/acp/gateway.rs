@@ -10,6 +10,7 @@ use super::session::{self, TurnSink};
 use super::state::KIND;
 use crate::agent::cli::{GatewayEndpoint, GatewaySetup, tools};
 use crate::agent::gateway_run::explain_failure;
+use crate::agent::tool_commands::Launchers;
 use crate::agent::{AgentError, AgentReply, End, GatewayRun, Job, RunOutcome, TurnVerdict, Turns};
 use crate::process::Cancel;
 
@@ -34,14 +35,17 @@ pub(super) async fn run(
         home: &job.home,
         model,
         endpoint: &endpoint,
+        // It is named when the session is opened.
+        server: None,
     };
     way.make_home()?;
     let (variables, arguments) = (way.variables()?, way.arguments());
     job.env.splice(0..0, tools(&route.environment, |_| true));
     let home = job.home.clone();
     job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
-    let ask = AcpTask { model: asked.filter(|_| !in_settings), ..agent.task(&job) };
-    let command = agent.command(job, variables, arguments, Some(gateway_run.meter()));
+    let launchers = Launchers::install(&agent.commands, &job, &agent.server)?;
+    let ask = AcpTask { model: asked.filter(|_| !in_settings), ..agent.task(&job, launchers.as_ref()) };
+    let command = agent.command(job, variables, arguments, (launchers.as_ref(), Some(gateway_run.meter())));
     let sink = TurnSink::State(gateway_run.state());
     let seen = gateway_run
         .run(turns, cancel, |own| async move {

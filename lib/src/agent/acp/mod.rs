@@ -10,7 +10,6 @@ mod gateway;
 mod lines;
 mod policy;
 mod route;
-mod rpc;
 mod run;
 mod schema;
 mod session;

@@ -7,6 +7,7 @@ use super::client::AcpClient;
 use super::gateway;
 use super::session::{self, TurnSink};
 use crate::agent::cli::{Variables, set_up_separate_home, writable_paths};
+use crate::agent::tool_commands::Launchers;
 use crate::agent::{AgentError, AgentReply, Job, Turns};
 use crate::process::Cancel;
 
@@ -32,8 +33,9 @@ pub(super) async fn work(
         // It calls its model by itself.
         Arc::new(bounds.with_network().with_write(writes))
     });
-    let ask = agent.task(&job);
-    let command = agent.command(job, variables, Vec::new(), None);
+    let launchers = Launchers::install(&agent.commands, &job, &agent.server)?;
+    let ask = agent.task(&job, launchers.as_ref());
+    let command = agent.command(job, variables, Vec::new(), (launchers.as_ref(), None));
     let talked =
         session::run(&agent.spawner, command, AcpClient::new(ask), TurnSink::Turns(turns, agent.is_unbilled()), cancel)
             .await;

@@ -25,6 +25,7 @@ fn ask() -> AcpTask {
     AcpTask {
         home: "user",
         prompt: "do it".into(),
+        servers: Vec::new(),
         cwd: root.clone(),
         resume: None,
         model: None,
@@ -478,7 +479,7 @@ fn a_sandboxed_agent_gets_no_sandbox_of_its_own() {
         job
     };
     let words = |agent: &AcpAgent, job: Job| {
-        let argv = agent.command(job, Vec::new(), Vec::new(), None).argv;
+        let argv = agent.command(job, Vec::new(), Vec::new(), (None, None)).argv;
         argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(words(&agent("codex-acp"), job(true)), "codex-acp -c sandbox_mode=danger-full-access");

@@ -20,8 +20,8 @@ use self::loops::Finding;
 use self::tools::{Shell, ToolAnswer, Toolbox, Wrote};
 use super::cli::Billing;
 use super::intent::intent_of;
+use super::tool_commands::ConfiguredTools;
 use super::{Agent, AgentError, AgentReply, BoxFuture, End, Introduction, Job, Profile, Turn, TurnVerdict, Turns};
-use crate::config;
 use crate::confined_fs::Jail;
 use crate::event::{ToolCall, Warning, WarningCode};
 use crate::llm::{
@@ -32,6 +32,7 @@ use crate::process::{Cancel, Spawner};
 use crate::text::{counted, shorten};
 
 pub use limits::BuiltinLimits;
+pub(super) use truncate::truncate;
 
 /// An agent that is part of pleach.
 #[derive(Debug, Clone)]
@@ -41,14 +42,14 @@ pub struct Builtin {
     limits: BuiltinLimits,
     profile: Profile,
     /// Commands of the configuration that are tools.
-    commands: Vec<config::ToolSettings>,
+    commands: ConfiguredTools,
 }
 
 impl Builtin {
     /// An agent that asks `provider` and runs its commands with `spawner`, with the provider's limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
         let limits = BuiltinLimits::of(&provider);
-        Self { provider, spawner, limits, profile: Profile::default(), commands: Vec::new() }
+        Self { provider, spawner, limits, profile: Profile::default(), commands: ConfiguredTools::default() }
     }
 
     /// The same with other limits.
@@ -62,13 +63,13 @@ impl Builtin {
     }
 
     /// The same with commands as further tools, none of which is called like one of its own.
-    pub fn with_commands(self, commands: Vec<config::ToolSettings>) -> Self {
+    pub fn with_commands(self, commands: ConfiguredTools) -> Self {
         Self { commands, ..self }
     }
 
     /// The names of its own tools.
     pub fn tool_names() -> Vec<String> {
-        tools::specs(&BuiltinLimits::default(), &[]).into_iter().map(|tool| tool.name).collect()
+        tools::own(&BuiltinLimits::default()).into_iter().map(|tool| tool.name).collect()
     }
 
     /// The model it asks when a node names this one; empty for the provider's usual one.
@@ -98,8 +99,12 @@ impl Builtin {
         }
     }
 
+    /// Whether it may use a tool. One of its own that it is given, it is given in every repository.
     fn may_use(&self, tool: &str) -> bool {
-        self.profile.tools.is_empty() || self.profile.tools.iter().any(|name| name == tool)
+        let given = |tool: &str| self.profile.tools.iter().any(|name| name == tool);
+        let own =
+            tool.split_once(':').map(|(_, own)| own).filter(|own| Self::tool_names().iter().any(|name| name == own));
+        self.profile.tools.is_empty() || given(tool) || own.is_some_and(given)
     }
 }
 
@@ -212,7 +217,8 @@ impl<'a> Run<'a> {
             (meta::STATUS_FILE.into(), job.status_file.to_string_lossy().into_owned()),
             (meta::SHARED.into(), shared.to_string()),
         ]);
-        let mut tools = if job.tools { tools::specs(&agent.limits, &agent.commands) } else { Vec::new() };
+        let commands = agent.commands.of_job(&job);
+        let mut tools = if job.tools { tools::specs(&agent.limits, &job.repos, &commands) } else { Vec::new() };
         tools.retain(|tool| agent.may_use(&tool.name));
         let request = Request {
             model: agent.model(job.model.as_deref()),
@@ -225,9 +231,8 @@ impl<'a> Run<'a> {
             extra: Default::default(),
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
-        let toolbox =
-            Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline), &agent.limits)
-                .with_commands(&agent.commands);
+        let shell = Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline);
+        let toolbox = Toolbox::new(&job, jail, shell, request.tools.clone()).map_err(terminal)?.with_commands(commands);
         Ok(Self {
             agent,
             job,

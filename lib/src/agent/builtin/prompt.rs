@@ -1,10 +1,11 @@
 //! The system prompt of the built-in agent. What is the same for every agent of a run comes first, so that servers
 //! which remember prompts know it again; what is about one step goes with its task.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::BuiltinLimits;
-use crate::agent::{Job, Profile, bounds};
+use crate::agent::repo_context::describe_repos;
+use crate::agent::{Job, Profile, RepoContext, bounds};
 use crate::confined_fs::Jail;
 
 /// Files with a project's own rules, in the order they are read in each directory.
@@ -26,7 +27,7 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &BuiltinLimits, profile: &P
     if let Some(sandbox) = job.sandbox.as_ref().filter(|_| job.tools) {
         text.push_str(&format!("\n# Sandbox\n{}\n", bounds::describe(sandbox)));
     }
-    let project = project_rules(jail);
+    let project = project_rules(jail, &job.repos);
     if !project.is_empty() {
         text.push_str("\n# Rules of this project\n");
         text.push_str(&project);
@@ -43,7 +44,14 @@ pub(super) fn about(job: &Job) -> String {
         return format!("{node} You have no tools in this step. Answer in words.");
     }
     let (cwd, status) = (job.cwd.display(), job.status_file.display());
-    format!("{node} You work in `{cwd}`. An outcome other than success goes to `{status}`.")
+    let about = format!("{node} You work in `{cwd}`. An outcome other than success goes to `{status}`.");
+    match describe_repos(&job.repos) {
+        Some(repos) => format!(
+            "{about}\n\n{repos}\nTools with the name of a repository before a colon work in that one, the others where \
+             you work."
+        ),
+        None => about,
+    }
 }
 
 fn rules(limits: &BuiltinLimits) -> String {
@@ -71,14 +79,21 @@ Only `outcome` is needed. Without the file, ending normally counts as success.
     )
 }
 
-/// AGENTS.md and CLAUDE.md of every directory from the root to where the agent works, nearest last.
-fn project_rules(jail: &Jail) -> String {
+/// AGENTS.md and CLAUDE.md of every directory from the root to where the agent works, nearest last, and of several
+/// repositories those of each.
+fn project_rules(jail: &Jail, repos: &[RepoContext]) -> String {
+    let own = jail.directories_to_start().into_iter().map(|dir| (jail, dir.clone(), dir));
+    let several = repos.iter().filter(|_| repos.len() > 1);
+    let several: Vec<(Jail, PathBuf)> = several
+        .filter_map(|repo| Some((Jail::new(&repo.path, &repo.path, None).ok()?, PathBuf::from(repo.name.as_str()))))
+        .collect();
+    let of_repos = several.iter().map(|(jail, shown)| (jail, PathBuf::new(), shown.clone()));
     let mut text = String::new();
     let mut seen: Vec<Vec<u8>> = Vec::new();
-    for directory in jail.directories_to_start() {
+    for (jail, directory, shown) in own.chain(of_repos) {
         for name in RULES {
-            let path = directory.join(name);
-            let Some(content) = read(jail, &path).filter(|content| !content.trim_ascii().is_empty()) else { continue };
+            let content = read(jail, &directory.join(name)).filter(|content| !content.trim_ascii().is_empty());
+            let (Some(content), path) = (content, shown.join(name)) else { continue };
             // The one is often a link to the other.
             if seen.contains(&content) {
                 continue;

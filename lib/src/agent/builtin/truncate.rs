@@ -31,7 +31,7 @@ fn bound(tool: &str) -> Bound {
 }
 
 /// Cuts a tool's output to the tool's limits. A note stands where something is missing.
-pub(super) fn truncate(tool: &str, text: String) -> String {
+pub(in crate::agent) fn truncate(tool: &str, text: String) -> String {
     let Bound { chars, keep, lines } = bound(tool);
     let text = cut_chars(text, chars, keep);
     match lines {

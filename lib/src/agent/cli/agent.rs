@@ -10,7 +10,7 @@ use super::preset::Preset;
 use super::probe::{Billing, Introduction};
 use super::transcript::Transcript;
 use super::version::Versions;
-use crate::agent::{AgentError, Job, Profile, Turn};
+use crate::agent::{AgentError, ConfiguredTools, Job, Profile, Turn};
 use crate::config::{Environment, ProviderName, TurnMode};
 use crate::event::Usage;
 use crate::gateway::Upstream;
@@ -67,6 +67,10 @@ pub struct CliAgent {
     pub versions: Versions,
     /// The program, with arguments, that is its hook.
     pub hook: Vec<OsString>,
+    /// The commands of the configuration that it finds on its PATH.
+    pub commands: ConfiguredTools,
+    /// The program, with arguments, that is the server of these commands.
+    pub server: Vec<OsString>,
     /// Who answers its model's calls, with `turns: gateway`.
     pub upstream: Option<Upstream>,
 }

@@ -10,6 +10,7 @@ use super::outcome::ProgramRun;
 use super::parser::StreamReader;
 use super::transcript::Transcript;
 use crate::agent::liveness::signs_of_life;
+use crate::agent::tool_commands::Launchers;
 use crate::agent::{AgentError, GatewayRun, Job, Turn, Turns};
 use crate::event::Usage;
 use crate::gateway::Upstream;
@@ -26,7 +27,8 @@ pub(super) async fn run(
 ) -> Result<(ProgramRun, Option<Turn>), AgentError> {
     let gateway_run =
         GatewayRun::open(upstream.clone(), job).await?.with_max_failed_calls(agent.settings.max_failed_calls);
-    let launch = Launch { agent, job };
+    let launchers = Launchers::install(&agent.commands, job, &agent.server)?;
+    let launch = Launch { agent, job, launchers: launchers.as_ref() };
     let endpoint = GatewayEndpoint::of(&gateway_run, &agent.preset);
     launch.gateway_setup(&endpoint).make_home()?;
     let bounds = launch.bounds(Some(&endpoint));

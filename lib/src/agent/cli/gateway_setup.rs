@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::preset::Preset;
 use super::template::Values;
+use crate::agent::tool_commands::ToolServer;
 use crate::agent::{AgentError, GatewayRun};
 use crate::config::Environment;
 use crate::confined_fs::ConfinedDir;
@@ -86,6 +87,8 @@ pub(in crate::agent) struct GatewaySetup<'a> {
     /// The model, by the name its provider has for it.
     pub model: Option<String>,
     pub endpoint: &'a GatewayEndpoint,
+    /// The server of its tools, where its settings name that.
+    pub server: Option<&'a ToolServer>,
 }
 
 impl GatewaySetup<'_> {
@@ -128,6 +131,7 @@ impl GatewaySetup<'_> {
         values.set("key", Some(&endpoint.key));
         values.set("home", Some(home.display().to_string()));
         values.set("model", model.clone());
+        self.preset.mcp.set_values(&mut values, self.server);
         if let Some(dialect) = self.preset.gateway.dialects.get(&self.preset.speaks) {
             values.set("sdk", Some(&dialect.sdk));
             values.set("version", Some(&dialect.version));
@@ -203,8 +207,8 @@ mod tests {
         let mut preset = Preset::of("claude").unwrap().clone();
         preset.gateway.directories = vec!["kept/dir".into()];
         preset.gateway.files = [("settings/file".to_owned(), "ours".to_owned())].into();
-        let way =
-            GatewaySetup { preset: &preset, environment: &environment, home: &home, model: None, endpoint: &endpoint };
+        let (preset, environment, endpoint) = (&preset, &environment, &endpoint);
+        let way = GatewaySetup { preset, environment, home: &home, model: None, endpoint, server: None };
         for name in [".local", "kept", "settings"] {
             symlink(&mine, home.join(name)).unwrap();
             let refused = way.make_home().unwrap_err().to_string();

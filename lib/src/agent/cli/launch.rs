@@ -11,6 +11,8 @@ use super::separate_home;
 use super::template::Values;
 use crate::agent::gateway_run::WAS_INTERRUPTED;
 use crate::agent::liveness::{IDLE, signs_of_life};
+use crate::agent::repo_context::describe_repos;
+use crate::agent::tool_commands::{Launchers, ToolServer};
 use crate::agent::{AgentError, Job, bounds};
 use crate::config::AgentStdin;
 use crate::confined_fs::ConfinedDir;
@@ -37,6 +39,8 @@ pub(super) struct LaunchOptions<'a> {
 pub(super) struct Launch<'a> {
     pub agent: &'a CliAgent,
     pub job: &'a Job,
+    /// Its commands, where it has some.
+    pub launchers: Option<&'a Launchers>,
 }
 
 impl<'a> Launch<'a> {
@@ -57,11 +61,12 @@ impl<'a> Launch<'a> {
 
     /// The end of its prompt.
     fn epilogue(&self, bounds: Option<&Sandbox>) -> String {
-        match bounds {
-            _ if !self.agent.settings.is_command => epilogue(self.job, bounds),
-            Some(sandbox) => format!("\n\n{}", bounds::describe(sandbox)),
-            None => String::new(),
+        if !self.agent.settings.is_command {
+            return epilogue(self.job, bounds, self.launchers);
         }
+        let bounds = bounds.map(bounds::describe);
+        let notes = notes(self.job, self.launchers).chain(bounds);
+        notes.map(|note| format!("\n\n{note}")).collect()
     }
 
     /// The command that starts the agent.
@@ -97,7 +102,13 @@ impl<'a> Launch<'a> {
         values.set("permission_mode", self.agent.settings.permission_mode.clone());
         values.set("hooks", start.hooks);
         let tools = Some(&self.agent.settings.tools).filter(|tools| !tools.is_empty() && self.job.tools);
-        values.set("tools", tools.map(|tools| preset.tools_in_a_word(tools)));
+        // Commands of the configuration are no tools of its own.
+        let configured: Vec<String> = self.agent.commands.names().collect();
+        let own =
+            |tools: &Vec<String>| tools.iter().filter(|tool| !configured.contains(tool)).cloned().collect::<Vec<_>>();
+        values.set("tools", tools.map(|tools| preset.tools_in_a_word(&own(tools))));
+        let server = self.launchers.and_then(Launchers::server);
+        preset.mcp.set_values(&mut values, server);
         let needs_file = template.iter().chain(&self.agent.settings.args).any(|word| word.contains("{prompt_file}"));
         if needs_file {
             let file = prompt_file(&self.job.status_file, prompt).map_err(|error| {
@@ -110,6 +121,7 @@ impl<'a> Launch<'a> {
             template.splice(at..=at, self.permissions().iter().cloned());
         }
         let more = tools.iter().flat_map(|_| &preset.tools.args).chain(start.hooks.iter().flat_map(|_| &preset.hooks));
+        let more = more.chain(server.iter().flat_map(|_| &preset.mcp.args));
         let more =
             more.chain(start.endpoint.iter().flat_map(|_| &preset.gateway.args)).chain(&self.agent.settings.args);
         let more: Vec<String> = more.cloned().collect();
@@ -123,6 +135,9 @@ impl<'a> Launch<'a> {
             self.job.cwd.clone(),
         );
         command.env = self.variables(start.endpoint)?;
+        if let Some(launchers) = self.launchers {
+            launchers.add_to_path(&mut command.env, self.agent.spawner.inherited("PATH"));
+        }
         command.sandbox = start.bounds.cloned();
         command.stdin = match preset.stdin {
             AgentStdin::None => Stdin::Null,
@@ -172,23 +187,29 @@ impl<'a> Launch<'a> {
         let keys = self.agent.preset.keys.iter().filter_map(|key| Some((key, self.agent.environment.get_os(key)?)));
         env.extend(keys.map(|(key, value)| (OsString::from(key), Some(value.to_owned()))));
         env.extend(separate_home::set_up(&self.agent.preset, &self.agent.environment, &self.job.home)?);
+        let server = self.launchers.and_then(Launchers::server);
+        // What the settings of the agent say counts more.
+        let mcp = self.agent.preset.mcp.variables(server, &self.agent.environment);
+        env.extend(mcp.into_iter().filter(|(name, _)| !self.agent.preset.env.keys().any(|own| name == own.as_str())));
         Ok(env)
     }
 
     /// How it comes to its model through a gateway.
     pub(super) fn gateway_setup<'e>(&'e self, endpoint: &'e GatewayEndpoint) -> GatewaySetup<'e> {
         let CliAgent { preset, environment, .. } = self.agent;
-        GatewaySetup { preset, environment, home: &self.job.home, model: self.agent.model(self.job), endpoint }
+        let (model, server) = (self.agent.model(self.job), self.launchers.and_then(Launchers::server));
+        GatewaySetup { preset, environment, home: &self.job.home, model, endpoint, server }
     }
 
     /// What the agent may touch: what the node's work may, what it keeps for itself, and its model.
     pub(super) fn bounds(&self, endpoint: Option<&GatewayEndpoint>) -> Option<Arc<Sandbox>> {
-        let sandbox = self.job.sandbox.as_ref()?;
+        let server = self.launchers.and_then(Launchers::server).map(ToolServer::program);
+        let sandbox = self.job.sandbox.as_ref()?.with_read(server);
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([self.job.home.clone()]),
             None => {
                 let open = separate_home::writable_paths(&self.agent.preset, &self.agent.environment);
-                let sandbox = if self.agent.settings.is_closed { (**sandbox).clone() } else { sandbox.with_network() };
+                let sandbox = if self.agent.settings.is_closed { sandbox } else { sandbox.with_network() };
                 sandbox.with_write(open.into_iter().chain([self.job.home.clone()]))
             }
         }))
@@ -197,19 +218,25 @@ impl<'a> Launch<'a> {
 
 /// The end of the prompt of every agent that works by itself. `sandbox` is the agent's, which may be wider than what
 /// holds other work of the node.
-pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String {
+pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>, launchers: Option<&Launchers>) -> String {
     let bounds = match sandbox {
         Some(sandbox) if job.tools => format!(" {}", bounds::describe(sandbox)),
         _ => String::new(),
     };
     let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };
+    let notes: String = notes(job, launchers).map(|note| format!("\n\n{note}")).collect();
     format!(
-        "\n\nYou work in a copy of the repository made for this run; keep to it. Nobody watches and nobody can \
+        "{notes}\n\nYou work in a copy of the repository made for this run; keep to it. Nobody watches and nobody can \
          answer a question: decide yourself. {}{tools}{bounds} If there is nothing to change, say \
          why. If the step did not simply succeed, write {{\"outcome\": \"success|retry|fail|partial_success\", \"notes\": \"why\"}} to the file `{}`.",
         bounds::COMMITS,
         job.status_file.display()
     )
+}
+
+/// What an agent is told about its repositories and its commands.
+fn notes(job: &Job, launchers: Option<&Launchers>) -> impl Iterator<Item = String> {
+    describe_repos(&job.repos).into_iter().chain(launchers.map(Launchers::describe))
 }
 
 /// Writes the task beside the status file, outside the worktree.
@@ -225,8 +252,8 @@ fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Profile;
     use crate::agent::cli::{CliSettings, Preset, Versions};
+    use crate::agent::{ConfiguredTools, Profile};
     use crate::config::Environment;
     use crate::config::TurnMode;
     use crate::ids::NodeId;
@@ -248,6 +275,8 @@ mod tests {
             spawner: Spawner::new(Vec::new(), &Environment::default()),
             versions: Versions::default(),
             hook: Vec::new(),
+            commands: ConfiguredTools::default(),
+            server: Vec::new(),
             upstream: None,
         }
     }
@@ -277,7 +306,7 @@ mod tests {
             let mut agent = agent(kind, TurnMode::Gateway);
             agent.settings.args = ["{base_url}", "--at={base_url}", "{root_url}", "{key}"].map(String::from).to_vec();
             let start = LaunchOptions { endpoint: Some(&endpoint), ..LaunchOptions::default() };
-            let command = Launch { agent: &agent, job: &job() }.command("x", start).unwrap();
+            let command = Launch { agent: &agent, job: &job(), launchers: None }.command("x", start).unwrap();
             let words: Vec<_> = command.argv.iter().map(|word| word.to_string_lossy()).collect();
             assert!(!words.iter().any(|word| word.contains("SECRET")), "{kind}: {words:?}");
             assert!(words.contains(&"--at=http://127.0.0.1:9/v1".into()), "{kind}: {words:?}");
@@ -285,7 +314,7 @@ mod tests {
                 value.as_ref().is_some_and(|value| value.to_string_lossy().contains("SECRET"))
             };
             assert!(command.env.iter().any(secret), "{kind} finds it in its variables");
-            let arguments = Launch { agent: &agent, job: &job() }.gateway_setup(&endpoint).arguments();
+            let arguments = Launch { agent: &agent, job: &job(), launchers: None }.gateway_setup(&endpoint).arguments();
             assert!(!arguments.iter().any(|word| word.contains("SECRET")), "{kind}: {arguments:?}");
         }
     }
@@ -295,22 +324,22 @@ mod tests {
         let job = job();
         for (kind, turns) in [("claude", TurnMode::Stream), ("claude", TurnMode::Node), ("command", TurnMode::Node)] {
             let agent = agent(kind, turns);
-            let bounds = Launch { agent: &agent, job: &job }.bounds(None);
-            let prompt = Launch { agent: &agent, job: &job }.prompt(false, bounds.as_ref());
+            let bounds = Launch { agent: &agent, job: &job, launchers: None }.bounds(None);
+            let prompt = Launch { agent: &agent, job: &job, launchers: None }.prompt(false, bounds.as_ref());
             assert!(
                 prompt.starts_with("Work on it\n\n") && prompt.contains("You run in a sandbox"),
                 "{kind}: {prompt}"
             );
             assert!(!prompt.contains("network"), "it speaks to its model by itself: {prompt}");
             let start = LaunchOptions { bounds: bounds.as_ref(), ..LaunchOptions::default() };
-            let command = Launch { agent: &agent, job: &job }.command(&prompt, start).unwrap();
+            let command = Launch { agent: &agent, job: &job, launchers: None }.command(&prompt, start).unwrap();
             assert_eq!(command.sandbox.map(|sandbox| sandbox.connect.clone()), Some(Connect::Anywhere));
         }
         let endpoint = endpoint();
         let agent = agent("claude", TurnMode::Gateway);
-        let bounds = Launch { agent: &agent, job: &job }.bounds(Some(&endpoint));
+        let bounds = Launch { agent: &agent, job: &job, launchers: None }.bounds(Some(&endpoint));
         assert!(
-            Launch { agent: &agent, job: &job }
+            Launch { agent: &agent, job: &job, launchers: None }
                 .prompt(false, bounds.as_ref())
                 .contains("The network reaches your model and nothing else.")
         );
@@ -320,7 +349,7 @@ mod tests {
     fn tools_are_limited_by_the_agents_own_options() {
         let mut reviewer = agent("claude", TurnMode::Node);
         let line = |agent: &CliAgent, job: &Job| {
-            let command = Launch { agent, job }.command("x", LaunchOptions::default()).unwrap();
+            let command = Launch { agent, job, launchers: None }.command("x", LaunchOptions::default()).unwrap();
             command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         let all = line(&reviewer, &job());
@@ -349,7 +378,7 @@ mod tests {
             let mut agent = agent(kind, TurnMode::Gateway);
             agent.preset.env.insert(gone.into(), "settings do not bring it back".into());
             let start = LaunchOptions { endpoint: Some(&endpoint), ..LaunchOptions::default() };
-            let command = Launch { agent: &agent, job: &job() }.command("x", start).unwrap();
+            let command = Launch { agent: &agent, job: &job(), launchers: None }.command("x", start).unwrap();
             let last =
                 |name: &str| command.env.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.clone());
             assert_eq!(last(gone), Some(None), "{kind}");
@@ -362,7 +391,7 @@ mod tests {
         let job = Job { tools: false, ..job() };
         let command = |kind| {
             let agent = agent(kind, TurnMode::Node);
-            Launch { agent: &agent, job: &job }.command("x", LaunchOptions::default())
+            Launch { agent: &agent, job: &job, launchers: None }.command("x", LaunchOptions::default())
         };
         let refused = command("opencode").unwrap_err();
         assert!(refused.to_string().contains("OpenCode cannot be kept from its tools"), "{refused}");

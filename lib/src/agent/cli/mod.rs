@@ -10,6 +10,7 @@ mod gateway;
 mod gateway_setup;
 mod hooks;
 mod launch;
+mod mcp_preset;
 mod outcome;
 pub mod parser;
 mod preset;

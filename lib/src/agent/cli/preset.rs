@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::mcp_preset::McpPreset;
 use super::version::is_older;
 use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode};
 use crate::llm::wire::Format;
@@ -53,6 +54,9 @@ pub struct Preset {
     /// Further arguments with `turns: hooks`.
     #[serde(default)]
     pub hooks: Vec<String>,
+    /// How it is given the server of its tools.
+    #[serde(default)]
+    pub mcp: McpPreset,
     /// Variables it always gets: no updates, no traffic beside the work, few retries.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -278,6 +282,7 @@ impl Preset {
             permissions: Permissions::default(),
             tools: ToolOptions::default(),
             hooks: Vec::new(),
+            mcp: McpPreset::default(),
             env: BTreeMap::new(),
             bounded_env: BTreeMap::new(),
             keys: Vec::new(),
@@ -300,6 +305,7 @@ impl Preset {
             self.resume.clear();
             // Who writes the whole command line says in it where the tools go.
             self.tools.args.clear();
+            self.mcp.args.clear();
             // The task is in the arguments, so it is not read as well unless that is said.
             let in_arguments = argv.iter().any(|word| word.contains("{prompt}") || word.contains("{prompt_file}"));
             self.stdin = if in_arguments { AgentStdin::None } else { AgentStdin::Prompt };

@@ -11,6 +11,7 @@ use super::transcript::Transcript;
 use crate::agent::commit_message::says_what_was_done;
 use crate::agent::gateway_run::explain_failure;
 use crate::agent::intent::{LONGEST, intent_of};
+use crate::agent::tool_commands::Launchers;
 use crate::agent::{Agent as _, AgentError, AgentReply, End, Job, Turn, TurnVerdict, Turns};
 use crate::config::{ParserName, TurnMode};
 use crate::event::{Warning, WarningCode};
@@ -72,7 +73,8 @@ async fn follow(
         _ => None,
     };
     let settings = listener.as_ref().map(|listener| listener.settings(&agent.hook));
-    let launch = Launch { agent, job };
+    let launchers = Launchers::install(&agent.commands, job, &agent.server)?;
+    let launch = Launch { agent, job, launchers: launchers.as_ref() };
     let bounds = launch.bounds(None);
     let prompt = launch.prompt(session.is_some(), bounds.as_ref());
     let start = LaunchOptions { session, hooks: settings.as_deref(), endpoint: None, bounds: bounds.as_ref() };

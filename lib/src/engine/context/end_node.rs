@@ -227,8 +227,9 @@ fn fold_end(context: &mut Context, node: &Node, outcome: &Outcome, route: &Route
     }
     let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
     let step = stepped.map(|(step, tree)| MadeStep { repo: step.repo, commit: step.git_sha, tree });
-    let mut work: Vec<CommitId> = made.get(&context.plan.record_repo).map(|(commit, _)| *commit).into_iter().collect();
-    work.extend(step.iter().filter(|step| step.repo == context.plan.record_repo).map(|step| step.commit));
+    let mut work: Vec<CommitId> =
+        made.get(context.plan.repos.record_name()).map(|(commit, _)| *commit).into_iter().collect();
+    work.extend(step.iter().filter(|step| step.repo == *context.plan.repos.record_name()).map(|step| step.commit));
     let batch = Batch { summary, messages, work, events, ..Batch::default() };
     recording::defer_end(context, PendingRecord { writers, batch, branches, made, step });
     Ok(())

@@ -10,6 +10,7 @@ use crate::engine::Error;
 use crate::event::{Commits, Event, Recorded, Snapshot};
 use crate::ids::RepoName;
 use crate::record::Batch;
+use crate::workspace::branch_ref;
 
 /// Number of events after which a checkpoint stores the state, so that a resume does not fold them again.
 const KEEP_STATE_AFTER: usize = 200;
@@ -80,7 +81,10 @@ fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
 pub(in crate::engine) fn move_branches(context: &mut Context, from: &Snapshot, to: &Snapshot) -> Result<(), Error> {
     for (repo, follower) in &mut context.followers {
         match (from.get(repo), to.get(repo)) {
-            (Some(from), Some(to)) => follower.advance(*from, *to)?,
+            (Some(from), Some(to)) => {
+                follower.advance(*from, *to)?;
+                context.plan.push.note(repo, branch_ref(follower.branch()), follower.tip());
+            }
             (None, Some(to)) => follower.leave_in_place(*to),
             (_, None) => {}
         }
@@ -165,11 +169,12 @@ fn write(context: &mut Context, mut writers: Writers, mut batch: Batch) -> Resul
         context.events_since_state = 0;
     }
     // Objects that the record refers to are on disk before it; those in its own repository share its flush.
-    let writer = writers.remove(&context.plan.record_repo).unwrap_or_else(|| context.repo.writer());
+    let writer = writers.remove(context.plan.repos.record_name()).unwrap_or_else(|| context.repo.writer());
     for writer in writers.values_mut() {
         writer.flush()?;
     }
-    context.recorder.append(writer, &batch)?;
+    let record = context.recorder.append(writer, &batch)?;
+    context.plan.push.note(context.plan.repos.record_name(), context.recorder.reference(), record);
     context.written.extend(batch.events);
     Ok(())
 }

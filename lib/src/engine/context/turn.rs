@@ -66,12 +66,12 @@ pub(super) fn branch_tips(context: &Context) -> Snapshot {
 
 /// The commits that can be parents of a record: those of its own repository.
 pub(in crate::engine) fn recorded_work(context: &Context, commits: &Snapshot) -> Vec<CommitId> {
-    commits.get(&context.plan.record_repo).copied().into_iter().collect()
+    commits.get(context.plan.repos.record_name()).copied().into_iter().collect()
 }
 
 /// Takes the writers that hold the objects of a change.
 pub(super) fn take_writers(context: &Context, changes: &mut Changes) -> Writers {
-    changes.take_writers(|repo| context.plan.repos.get(repo).unwrap_or(&context.repo).writer())
+    changes.take_writers(|repo| context.plan.repo_of(repo).writer())
 }
 
 /// The turn with the numbers of its messages.

@@ -14,7 +14,7 @@ use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName};
 use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
 use crate::text::listed;
-use crate::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace};
+use crate::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace, branch_ref};
 use crate::{clock, state};
 
 /// Number of paths a message names.
@@ -46,7 +46,7 @@ pub(in crate::engine) async fn make_copy(context: &mut Context) -> Result<Option
     if made.left.is_none() {
         // A killed run could not remove its temporary files.
         tokio::task::block_in_place(|| Scratch::clear_up(&context.engine.supervisor.state_dir));
-        context.engine.worktrees.hide_base(&context.repo)?;
+        context.plan.repos.iter().try_for_each(|(_, repo)| context.engine.worktrees.hide_base(repo))?;
     }
     for repo in context.state.branches.keys().cloned().collect::<Vec<_>>() {
         tokio::task::block_in_place(|| make_copy_of(context, &repo, &mut made))?;
@@ -125,7 +125,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
         made.copies.push(copy);
         return Ok(());
     }
-    let repo = context.plan.repos.get(name).expect("the repositories of a session are open").clone();
+    let repo = context.plan.repo_of(name).clone();
     let path = copy_path(context, name);
     let stays = git::worktree::relocate(&repo, &path, &copy_name(context, name))?;
     // A new session does not own the files in the old place.
@@ -213,7 +213,7 @@ pub(in crate::engine) fn copy_path(context: &Context, name: &RepoName) -> PathBu
 
 /// The same for another context of the session.
 pub(in crate::engine) fn copy_path_of(context: &Context, of: &ContextId, name: &RepoName) -> PathBuf {
-    context.engine.worktree_base(&context.repo, &context.plan.record_repo).join(copy_name_of(context, of, name))
+    context.engine.worktree_base(&context.repo, context.plan.repos.record_name()).join(copy_name_of(context, of, name))
 }
 
 /// Its path below the base.
@@ -228,14 +228,16 @@ fn copy_name_of(context: &Context, of: &ContextId, name: &RepoName) -> PathBuf {
 
 /// Creates a branch, or moves it forward to the newest record. Returns whether it was created.
 fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
-    let (repo, task) = (context.plan.repos.get(name).unwrap_or(&context.repo), context.state.task.as_ref());
+    let (repo, task) = (context.plan.repo_of(name), context.state.task.as_ref());
     let kept = |commit: CommitId| {
         let Some(task) = task else { return Ok(false) };
         let kept = repo.refs().list(&format!("{KEEP}{}-", task.of.id))?;
         Ok(kept.iter().any(|(_, kept)| *kept == commit))
     };
     let follower = context.followers.get_mut(name).expect("every branch has its follower");
-    Ok(follower.create_or_advance(kept)?)
+    let is_new = follower.create_or_advance(kept)?;
+    context.plan.push.note(name, branch_ref(follower.branch()), follower.tip());
+    Ok(is_new)
 }
 
 /// Moves branch and worktree to the newest record.

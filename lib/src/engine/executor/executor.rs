@@ -20,7 +20,7 @@ use crate::engine::merging::{self, ConflictSides, TierOptions};
 use crate::engine::recorded::recorded_pipeline;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::worker::{NodeFinished, Stopped, TurnAnswer, Worker, WorkerReport, dispatch};
-use crate::engine::{AssignedWork, Assignment, ConflictWork, Engine, Error, Offered, Work};
+use crate::engine::{AssignedWork, Assignment, ConflictWork, Engine, Error, Offered, SessionRepos, Work};
 use crate::event::{Outcome, Warning, WarningCode};
 use crate::git::{self, Conflict, MergeError, Repo};
 use crate::ids::{CommitId, ContextId, SessionId};
@@ -89,10 +89,10 @@ impl Executor {
     }
 
     /// An executor for a session known only from its record, and not on a task.
-    pub fn of_record(engine: Arc<Engine>, repo: Repo, session: &SessionId) -> Result<Self, Error> {
-        let history = History::newest(&repo, session)?;
+    pub fn of_record(engine: Arc<Engine>, repos: SessionRepos, session: &SessionId) -> Result<Self, Error> {
+        let history = History::newest(repos.record(), session)?;
         let pipeline = recorded_pipeline(&history.started)?;
-        let plan = SessionPlan::new(session.clone(), history.started, pipeline, repo, None, engine.cancel.clone())?;
+        let plan = SessionPlan::new(session.clone(), history.started, pipeline, repos, None, engine.cancel.clone())?;
         Ok(Self::new(engine, Arc::new(plan)))
     }
 
@@ -292,10 +292,11 @@ impl Executor {
         &self,
         assignment: Assignment,
         (node, cancel): (Node, Cancel),
-        workspace: Workspace,
+        mut workspace: Workspace,
         answers: mpsc::Receiver<TurnAnswer>,
         reports: mpsc::Sender<(ContextId, WorkerReport)>,
     ) -> Worker {
+        workspace.focus(node.repo.as_deref().and_then(|repo| repo.parse().ok()));
         Worker {
             engine: Arc::clone(&self.engine),
             cancel,

@@ -1,10 +1,8 @@
 //! A fan-in whose agent chooses one of the branches: what it is told, and how its answer is read.
 
-use std::collections::BTreeMap;
-
-use crate::engine::Error;
-use crate::git::{self, Repo};
-use crate::ids::{ContextId, RepoName};
+use crate::engine::{Error, SessionRepos};
+use crate::git;
+use crate::ids::ContextId;
 use crate::state::{Branch, FanOut, State};
 use crate::text::listed;
 
@@ -20,7 +18,7 @@ pub(in crate::engine) fn candidates(fan_out: &FanOut) -> Vec<&Branch> {
 }
 
 /// What the agent is told about the branches it has to choose from.
-pub(super) fn prompt(repos: &BTreeMap<RepoName, Repo>, state: &State, candidates: &[&Branch]) -> Result<String, Error> {
+pub(super) fn prompt(repos: &SessionRepos, state: &State, candidates: &[&Branch]) -> Result<String, Error> {
     let mut text = String::from("These branches are to be compared:\n");
     for branch in candidates {
         let Some(ended) = &branch.ended else { continue };

@@ -196,7 +196,7 @@ pub(in crate::engine) fn judged(
     worktree: &Path,
 ) -> Result<ReviewedWork, Error> {
     let mut changes = Vec::new();
-    for (name, repo) in &plan.repos {
+    for (name, repo) in plan.repos.iter() {
         if let (Some(base), Some(work)) = (state.base.get(name), state.work.get(name))
             && base != work
         {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::place::own_refs;
+use crate::agent::repos_variable;
+use crate::engine::bounds::repo_contexts;
 use crate::engine::session_plan::SessionPlan;
 use crate::engine::{Engine, Error};
 use crate::event::{Warning, WarningCode};
@@ -92,6 +94,7 @@ impl Setup<'_> {
             let workspace = &*self.workspace;
             let mut command = CommandSpec::shell(script, self.copy(repo).path());
             command.env = engine.temporary(scratch.as_ref());
+            command.env.push(repos_variable(&repo_contexts(workspace, true)));
             let bounds = engine.bounds(workspace, scratch.as_ref(), None);
             command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
             command.limits = CommandLimits { output: 64 * 1024, ..CommandLimits::default() };

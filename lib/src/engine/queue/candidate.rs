@@ -130,7 +130,8 @@ impl Merging<'_> {
     /// Without help from outside.
     fn plain(&self) -> Result<MergeBuild, QueueError> {
         let EntrySides { base, onto, head } = self.sides;
-        if base == onto && self.is_linear() {
+        // What lands with others is a commit that says so.
+        if base == onto && self.is_linear() && self.entry.together.is_none() {
             let tree = self.repo.tree_of(head)?;
             return Ok(match self.marked(tree)? {
                 Some(why) => MergeBuild::Unfit(why),
@@ -236,10 +237,11 @@ impl Merging<'_> {
         (act, origin): (&str, &MergeOrigin),
     ) -> Result<CommitId, git::Error> {
         let own = ("Pleach-Merge".to_owned(), self.entry.id.to_string());
+        let together = self.entry.together.as_ref().map(|id| ("Pleach-Landing".to_owned(), id.to_string()));
         let message = CommitMessage {
             subject: format!("{act}: {}", self.entry.name()),
             body: self.entry.title.clone(),
-            trailers: [own].into_iter().chain(origin.trailers()).collect(),
+            trailers: [own].into_iter().chain(together).chain(origin.trailers()).collect(),
         };
         writer.commit(&CommitSpec {
             tree,

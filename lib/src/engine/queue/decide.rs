@@ -194,6 +194,7 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
             repo: entry.repo.clone(),
             undoes: Some(entry.id.clone()),
             mark: None,
+            together: None,
         },
     )
 }

@@ -44,6 +44,8 @@ pub struct Submission {
     pub undoes: Option<EntryId>,
     /// A decision about its task, instead of work.
     pub mark: Option<EntryMark>,
+    /// The landing of several repositories it is a part of.
+    pub together: Option<EntryId>,
 }
 
 impl Submission {
@@ -76,6 +78,7 @@ impl Submission {
             repo: repo_name,
             undoes: None,
             mark: None,
+            together: None,
         })
     }
 
@@ -92,6 +95,7 @@ impl Submission {
             depends: self.depends,
             undoes: self.undoes,
             mark: self.mark,
+            together: self.together,
             ..QueueEntry::new(id, self.head, (self.target, self.repo), self.completed_at)
         }
     }
@@ -150,6 +154,7 @@ fn submit_again(old: &QueueEntry, new: QueueEntry) -> QueueEntry {
         title: new.title,
         depends: new.depends,
         tests: new.tests,
+        together: new.together.or_else(|| old.together.clone()),
         ..old.clone()
     };
     if is_tested_anew {

@@ -113,7 +113,7 @@ pub(super) fn settle(repo: &Repo, queue: &mut MergeQueue, tip: CommitId) -> Resu
         let to = entry.landing.map(|landing| landing.to);
         if is_there(entry.head)? || to.map(is_there).transpose()?.unwrap_or_default() {
             landed.push(entry.id.clone());
-        } else if entry.state == EntryState::Landing {
+        } else if entry.state == EntryState::Landing && entry.together.is_none() {
             cut_off.push(entry.id.clone());
         }
     }

@@ -6,6 +6,7 @@
 //! | What is in the queue? | `store` the queue as refs, `state` those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
 //! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
+//! | How do several repositories land at once? | `together`; `joint_tests` how they are tested side by side |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
 //! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
@@ -25,6 +26,7 @@ mod derived;
 mod enqueue;
 mod error;
 mod extent;
+mod joint_tests;
 mod landing;
 mod learned;
 mod markers;
@@ -41,6 +43,7 @@ mod store;
 mod suspects;
 mod test_runs;
 mod test_slot;
+mod together;
 mod trust;
 mod vetting;
 
@@ -61,4 +64,5 @@ pub use settings::{QueueSettings, ResolverSettings};
 pub use state::{StoredEntry, entry_history, entry_log};
 pub use store::{MergeQueue, queue_targets, read_entry};
 pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
+pub use together::{JointLanding, JointOutcome, JointPart, submit_together, unfinished_landings};
 pub use trust::queue_to_trust;

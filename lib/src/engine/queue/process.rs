@@ -41,7 +41,9 @@ impl QueueRun {
         let left: Vec<EntryId> = queue.entries().into_iter().filter(is_left).map(|entry| entry.id).collect();
         update(&self.place.repo, &mut queue, &left, |entry| entry.state = EntryState::Submitted)?;
         self.outcome.open = queue.entries();
-        let is_unapproved = |entry: &&QueueEntry| entry.state.is_workable() && !self.settings.may_test(entry);
+        let is_unapproved = |entry: &&QueueEntry| {
+            entry.state.is_workable() && entry.together.is_none() && !self.settings.may_test(entry)
+        };
         self.outcome.is_unapproved = self.outcome.open.iter().any(|entry| is_unapproved(&entry));
         Ok(self.outcome)
     }
@@ -54,7 +56,8 @@ impl QueueRun {
             }
             let (mut queue, tip) = tokio::task::block_in_place(|| self.look())?;
             let entries = queue.entries();
-            let (unapproved, free): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| !self.settings.may_test(entry));
+            let is_held = |entry: &&QueueEntry| entry.together.is_some() || !self.settings.may_test(entry);
+            let (unapproved, free): (Vec<_>, Vec<_>) = entries.iter().partition(is_held);
             let suspected = free.into_iter().filter(|entry| self.suspects.has(&entry.id));
             let held: BTreeSet<EntryId> = suspected.chain(unapproved).map(|entry| entry.id.clone()).collect();
             let size = self.record.batch_size(self.settings.batch, self.settings.slots);
@@ -208,7 +211,7 @@ impl QueueRun {
         let base = self.place.engine.worktree_base(&self.place.repo, &self.place.repo_name);
         // Nobody is asked while a person resolves it.
         let is_free = |entry: &QueueEntry| !conflict_path(&base, &entry.target, &entry.id).exists();
-        let mut entries = queue.entries().into_iter();
+        let mut entries = queue.entries().into_iter().filter(|entry| entry.together.is_none());
         entries.find(|entry| entry.state == EntryState::Conflicted && is_free(entry)).map(|entry| entry.id)
     }
 

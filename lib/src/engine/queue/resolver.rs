@@ -16,8 +16,8 @@ use super::state::entry_log;
 use super::store::MergeQueue;
 use crate::engine::landing::commits_since;
 use crate::engine::merging::left_words;
-use crate::engine::{SessionEnded, StartRequest, Summary, cancel, run_session, start_session};
-use crate::git::{self, Repo, TreeId};
+use crate::engine::{SessionEnded, SessionRepo, StartRequest, Summary, cancel, run_session, start_session};
+use crate::git::{self, Head, Repo, TreeId};
 use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
 use crate::merge::Tier;
 use crate::plan::{self, Inputs, print};
@@ -84,9 +84,14 @@ impl QueueRun {
         let inputs = Inputs { files: BTreeMap::new(), values: values.clone() };
         let pipeline = plan::load(&dot, &inputs, &[]).0.expect("the pipeline of conflicts is sound");
         let start = StartRequest {
-            repo: self.place.repo.clone(),
-            repo_name: self.place.repo_name.clone(),
-            branch_prefix: settings.branch_prefix.clone(),
+            record: SessionRepo {
+                repo: self.place.repo.clone(),
+                name: self.place.repo_name.clone(),
+                branch_prefix: settings.branch_prefix.clone(),
+                at: Some(Head { commit: conflict.commit, branch: None }),
+                arrival: None,
+            },
+            others: Vec::new(),
             pipeline,
             dot,
             dot_path: "resolve.dot".to_owned(),
@@ -94,7 +99,6 @@ impl QueueRun {
             inputs: values,
             config: settings.config.clone(),
             simulated: false,
-            base: Some(conflict.commit),
         };
         let mut session = start_session(engine, start, &mut |_| {}).await?;
         let id = session.id().clone();

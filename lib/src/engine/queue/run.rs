@@ -108,18 +108,23 @@ impl QueueRun {
 
     /// Tells that the target has an entry.
     pub(super) fn tell_landed(&mut self, entry: QueueEntry) {
-        self.place.engine.tell(MergeComplete {
-            // What is undone is not the task's work.
-            task: entry.task.clone().filter(|_| entry.is_repairable()),
-            auto: !entry.approved,
-            branch: entry.branch.clone(),
-            target: entry.target.clone(),
-            entry: entry.id.clone(),
-            tier: entry.tier.map(|tier| tier.to_string()),
-            extra: Default::default(),
-        });
+        tell_landed(&self.place.engine, &entry);
         self.outcome.landed.push(entry);
     }
+}
+
+/// Tells that the target has an entry.
+pub(super) fn tell_landed(engine: &Engine, entry: &QueueEntry) {
+    engine.tell(MergeComplete {
+        // What is undone is not the task's work.
+        task: entry.task.clone().filter(|_| entry.is_repairable()),
+        auto: !entry.approved,
+        branch: entry.branch.clone(),
+        target: entry.target.clone(),
+        entry: entry.id.clone(),
+        tier: entry.tier.map(|tier| tier.to_string()),
+        extra: Default::default(),
+    });
 }
 
 /// Tells that a person has to decide about an entry.

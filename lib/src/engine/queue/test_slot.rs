@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::QueueError;
 use super::results::TestResult;
+use crate::agent::{RepoContext, repos_variable};
 use crate::config::DerivedRules;
 use crate::engine::Engine;
 use crate::engine::bounds::git_variables;
@@ -22,7 +23,7 @@ use crate::workspace::{Lock, LockError, Scratch, branch_key};
 pub(in crate::engine) const OF_QUEUE: &str = "merge";
 
 /// How much of the output of a test is kept, per stream.
-const OUTPUT_KEPT: usize = 1024 * 1024;
+pub(super) const OUTPUT_KEPT: usize = 1024 * 1024;
 
 /// A worktree in which merges are tested.
 #[derive(Debug)]
@@ -86,7 +87,8 @@ impl TestSlot {
             return Ok(None);
         }
         for test in tests {
-            let output = match self.run(place, &test.command, Some(Duration::from_secs(test.timeout)), cancel).await {
+            let limit = Some(Duration::from_secs(test.timeout));
+            let output = match self.run(place, (&test.command, commit), limit, cancel).await {
                 Ok(output) if output.exit == Exit::Cancelled => return Ok(None),
                 Ok(output) if output.exit == Exit::Code(0) => continue,
                 Ok(output) => output,
@@ -96,11 +98,10 @@ impl TestSlot {
                 }
                 Err(error) => return Err(error),
             };
-            let log = log_of(place, &test.command, &output);
+            let log = log_of(&place.engine, &test.command, &output);
             return Ok(Some(failed(begun, output.exit.to_string(), log)));
         }
-        let seconds = begun.elapsed().as_secs();
-        Ok(Some(TestResult { passed: true, flaky: false, exit: "exit 0".to_owned(), seconds, log: String::new() }))
+        Ok(Some(passed(begun)))
     }
 
     /// Runs commands in the files of a commit, and takes what they make of the files that are theirs.
@@ -116,12 +117,12 @@ impl TestSlot {
             return Ok(Derivation::Stopped);
         }
         for command in commands {
-            let output = self.run(place, command, Some(limit), cancel).await?;
+            let output = self.run(place, (command, commit), Some(limit), cancel).await?;
             match output.exit {
                 Exit::Code(0) => {}
                 Exit::Cancelled => return Ok(Derivation::Stopped),
                 exit => {
-                    let log = log_of(place, command, &output);
+                    let log = log_of(&place.engine, command, &output);
                     return Ok(Derivation::Failed(format!("`{command}` failed ({exit}):\n{log}")));
                 }
             }
@@ -163,12 +164,12 @@ impl TestSlot {
         place.engine.worktrees.copy_ignored(repo.workdir(), worktree.root())?;
         let setup = place.engine.worktrees.setup.clone();
         if let Some(command) = &setup {
-            let output = self.run(place, command, None, cancel).await?;
+            let output = self.run(place, (command, commit), None, cancel).await?;
             match output.exit {
                 Exit::Code(0) => {}
                 Exit::Cancelled => return Ok(false),
                 exit => {
-                    let output = log_of(place, command, &output);
+                    let output = log_of(&place.engine, command, &output);
                     return Err(QueueError::Setup { command: command.clone(), exit: exit.to_string(), output });
                 }
             }
@@ -190,11 +191,11 @@ impl TestSlot {
         Ok(worktree)
     }
 
-    /// Runs a command in the worktree. Takes it for itself, because it must not be looked at meanwhile.
+    /// Runs a command in the worktree, which has the files of a commit. Takes it for itself, because it must not be looked at meanwhile.
     async fn run(
         &mut self,
         place: &TestPlace,
-        command: &str,
+        (command, commit): (&str, CommitId),
         wall: Option<Duration>,
         cancel: &Cancel,
     ) -> Result<Output, QueueError> {
@@ -203,6 +204,14 @@ impl TestSlot {
         let scratch = engine.scratch()?;
         let mut spec = CommandSpec::shell(command, worktree.root());
         spec.env = git_variables("merge queue", worktree.root());
+        spec.env.push(repos_variable(&[RepoContext {
+            name: place.repo_name.clone(),
+            path: worktree.root().to_owned(),
+            branch: place.target.clone(),
+            commit,
+            dirty: false,
+            writable: true,
+        }]));
         spec.env.extend(engine.temporary(scratch.as_ref()));
         spec.limits = CommandLimits { output: OUTPUT_KEPT, wall, ..CommandLimits::default() };
         spec.locks = vec![self.lock.file()];
@@ -221,14 +230,19 @@ impl TestSlot {
     }
 }
 
-fn failed(begun: Instant, exit: String, log: String) -> TestResult {
+pub(super) fn passed(begun: Instant) -> TestResult {
+    let seconds = begun.elapsed().as_secs();
+    TestResult { passed: true, flaky: false, exit: "exit 0".to_owned(), seconds, log: String::new() }
+}
+
+pub(super) fn failed(begun: Instant, exit: String, log: String) -> TestResult {
     TestResult { passed: false, flaky: false, exit, seconds: begun.elapsed().as_secs(), log }
 }
 
 /// What a command printed, without secrets.
-fn log_of(place: &TestPlace, command: &str, output: &Output) -> String {
-    let text = |capture: &crate::process::Capture| place.engine.redactor.text(&capture.to_text()).into_owned();
+pub(super) fn log_of(engine: &Engine, command: &str, output: &Output) -> String {
+    let text = |capture: &crate::process::Capture| engine.redactor.text(&capture.to_text()).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     let log = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
-    format!("$ {}\n{log}{}\n", place.engine.redactor.text(command), output.exit)
+    format!("$ {}\n{log}{}\n", engine.redactor.text(command), output.exit)
 }

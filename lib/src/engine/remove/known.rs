@@ -1,10 +1,10 @@
 //! What is known about a session to remove: from its record, or if that is unreadable, from its refs and worktrees.
 
-use crate::engine::Error;
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
+use crate::engine::{Error, SessionRepos};
 use crate::event::{Event, TaskOf};
 use crate::git::{self, Repo};
-use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
 use crate::record::{self, History, work_commits};
 use crate::step::StepKind;
 use crate::workspace::{branch_ref, parallel_branches};
@@ -45,7 +45,7 @@ impl KnownWork {
     pub fn of(repo: &Repo, id: &SessionId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
         let why = match Summary::newest(repo, id) {
             Ok(summary) => {
-                let known = Self::recorded(&summary);
+                let known = Self::recorded(&summary, summary.started.record_repo());
                 let is_wide = known.landed.is_some() && !summary.state.forks.is_empty();
                 let joins = if is_wide { joins(repo, id)? } else { Vec::new() };
                 return Self { joins, ..known }.or_older(repo, id, records);
@@ -61,16 +61,45 @@ impl KnownWork {
         Ok(Self { copied_in: copied_in.to_vec(), unreadable: Some(why), ..found })
     }
 
-    fn recorded(summary: &Summary) -> Self {
+    /// What is known about a session in its other repositories. Of one whose record cannot be read, the repositories that
+    /// are open are searched for its branch.
+    pub fn elsewhere(
+        record: &Repo,
+        repos: &SessionRepos,
+        id: &SessionId,
+        copied_in: &[RepoPath],
+    ) -> Result<Vec<(RepoName, Self)>, Error> {
+        let Ok(summary) = Summary::newest(record, id) else {
+            let others = repos.iter().filter(|(name, _)| *name != repos.record_name());
+            let found = others.map(|(name, repo)| {
+                let found = Self::found(repo, id, &Vec::new())?;
+                Ok((name.clone(), Self { copied_in: copied_in.to_vec(), ..found }))
+            });
+            let found = found.collect::<Result<Vec<_>, git::Error>>()?;
+            return Ok(found.into_iter().filter(|(_, known)| known.branch.is_some()).collect());
+        };
+        let others = summary.started.branches.keys().filter(|name| *name != summary.started.record_repo());
+        let known = |name: &RepoName| {
+            let known = Self::recorded(&summary, name);
+            match repos.get(name) {
+                Some(repo) => Ok((name.clone(), known.or_older(repo, id, &Vec::new())?)),
+                None => Ok((name.clone(), known)),
+            }
+        };
+        others.map(known).collect()
+    }
+
+    fn recorded(summary: &Summary, repo: &RepoName) -> Self {
+        let of = summary.in_repo(repo);
         let task = summary.state.task.as_deref();
         // For a task that was given up, the target has the steps without the code.
         let complete = task.filter(|task| task.newest() != Some((StepKind::Complete, false)));
         Self {
-            branch: summary.branch().map(|(_, branch)| branch.clone()),
-            parallel: summary.branch().map(|(_, own)| parallel_branches(&summary.started, &summary.session, own)),
-            work: summary.work(),
-            base: summary.base(),
-            target: summary.started.target.clone(),
+            branch: of.map(|of| of.branch.clone()),
+            parallel: of.map(|of| parallel_branches(&summary.started, &summary.session, of.branch)),
+            work: of.and_then(|of| of.work),
+            base: of.and_then(|of| of.base),
+            target: of.and_then(|of| of.target.cloned()),
             is_of_task: task.is_some(),
             landed: complete.and_then(|task| task.landed),
             joins: Vec::new(),

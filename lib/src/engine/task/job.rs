@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::ids::{CommitId, RepoPath};
+use crate::engine::SessionRepos;
+use crate::engine::joint_slot::JointRepo;
+use crate::git::Repo;
+use crate::ids::{CommitId, RepoName, RepoPath};
 use crate::plan::OF_TASKS;
 use crate::plan::pipeline::Node;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
@@ -32,6 +35,8 @@ pub struct TaskJob {
     pub not_before: Timestamp,
     /// Steps of this task already on its target, from before its branch. Their changes count as its work.
     pub begun: Vec<CommitId>,
+    /// The other repositories its tests see, in worktrees side by side; none if they run in its own worktree.
+    pub beside: Vec<JointRepo>,
 }
 
 impl TaskJob {
@@ -50,6 +55,11 @@ impl TaskJob {
         };
         let tests = || node.tool_command.as_ref().map_or_else(|| self.tests.clone(), |command| vec![own(command)]);
         (node.step.as_deref() == Some("test")).then(tests)
+    }
+
+    /// The repositories its tests see, besides its own.
+    pub(in crate::engine) fn repos(&self, own: (RepoName, Repo)) -> SessionRepos {
+        SessionRepos::new(own, self.beside.iter().map(|of| (of.name.clone(), of.repo.clone())))
     }
 
     /// The task as inputs of its pipeline.

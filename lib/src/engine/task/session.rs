@@ -15,13 +15,14 @@ use crate::engine::budget::BudgetVerdict;
 use crate::engine::context::{Context, begin_node, recording};
 use crate::engine::executor::{AssignedWork, Assignment, Conversation, NodeStart};
 use crate::engine::locks::Locks;
+use crate::engine::push::PushOccasion;
 use crate::engine::recorded::recorded_pipeline;
 use crate::engine::resume::{self, RecordedSession, read};
 use crate::engine::session::Session;
 use crate::engine::start_request::{StartRequest, TaskStart};
 use crate::engine::task::step;
 use crate::engine::worker::{NodeFinished, Stopped, WorkerReport};
-use crate::engine::{Engine, Error, secret_check, start};
+use crate::engine::{Engine, Error, SessionRepos, secret_check, start};
 use crate::event::{AttemptStarted, Event, Landed, Landing, TaskOf, Warning};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, NodeId, SessionId};
@@ -61,7 +62,7 @@ impl TaskSession {
     ) -> Result<(Self, Option<String>), Error> {
         // The tree's description of the task may hold a secret: the record omits it, and a resume reads the tree again.
         secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
-        tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
+        tokio::task::block_in_place(|| engine.check_places(&request.repos()))?;
         let session = tokio::task::block_in_place(|| start::open_new(engine, request, Some(start)))?;
         let (mut session, kept) = start::make_first_copy(session).await?;
         tokio::task::block_in_place(|| overlay_code(session.root_mut()))?;
@@ -87,7 +88,8 @@ impl TaskSession {
             started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
             found.pipeline = recorded_pipeline(started)?;
             started.goal.clone_from(&found.pipeline.goal);
-            resume::open_recorded(engine, repo, locks, found, Some(job), worktree.number)
+            let repos = SessionRepos::one(found.history.started.record_repo().clone(), repo);
+            resume::open_recorded(engine, repos, locks, found, Some(job), worktree.number)
         })?;
         session.root_mut().workspace = worktree.workspace;
         let kept = match session.state().phase {
@@ -105,7 +107,8 @@ impl TaskSession {
     pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, worktree: &TaskSlot) -> Result<(), Error> {
         let locks = Locks::beside(&repo, id, worktree.lock.clone())?;
         let found = read(&repo, id)?;
-        let mut session = Self { session: resume::open_recorded(engine, repo, locks, found, None, worktree.number)? };
+        let repos = SessionRepos::one(found.history.started.record_repo().clone(), repo);
+        let mut session = Self { session: resume::open_recorded(engine, repos, locks, found, None, worktree.number)? };
         let landed = session.root().task_work().landing.clone().into_iter().map(|landing| Landed {
             repo: landing.repo,
             target: landing.target,
@@ -115,8 +118,12 @@ impl TaskSession {
         session.record_landed(landed.collect())
     }
 
-    /// Returns the worktree.
+    /// Returns the worktree. What is to be pushed is pushed meanwhile.
     pub fn leave(self) -> TaskSlot {
+        if self.session.plan.push.is_open() {
+            let pushes = self.session.plan.push.end(PushOccasion::Stopped);
+            self.session.engine.supervisor.leave_pushes(pushes);
+        }
         let number = self.session.plan.slot;
         let (_, root) = self.session.into_root();
         TaskSlot { number, lock: root.lock, workspace: root.workspace }

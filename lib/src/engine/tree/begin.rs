@@ -7,9 +7,9 @@ use super::feedback::feedback;
 use super::resume::{self, OpeningSession};
 use super::run::TreeRun;
 use super::{Error, base, earlier_runs, pipelines, spending};
-use crate::engine::StartRequest;
 use crate::engine::start_request::TaskStart;
 use crate::engine::task::{TaskJob, TaskSession, code_of};
+use crate::engine::{SessionRepo, StartRequest};
 use crate::event::{AttemptStarted, TaskOf, TaskStarted, WarningCode};
 use crate::git::BlobId;
 use crate::plan::tree::TaskNode;
@@ -46,6 +46,7 @@ pub(super) fn opened(
     run.engine.tell(TaskStarted {
         task: job.task.id.clone(),
         title: job.task.name.clone(),
+        repo: Some(run.plan.repo_name.clone()),
         session: session.id().clone(),
         number: attempt.map(|attempt| attempt.number),
         of: attempt.map(|attempt| attempt.of),
@@ -99,9 +100,14 @@ pub(super) fn begin(
         extra: Default::default(),
     };
     let request = StartRequest {
-        repo: run.repo.clone(),
-        repo_name: run.plan.repo_name.clone(),
-        branch_prefix: run.plan.branch_prefix.clone(),
+        record: SessionRepo {
+            repo: run.repo.clone(),
+            name: run.plan.repo_name.clone(),
+            branch_prefix: run.plan.branch_prefix.clone(),
+            at: None,
+            arrival: None,
+        },
+        others: Vec::new(),
         pipeline,
         dot: used.dot,
         dot_path: used.path,
@@ -109,7 +115,6 @@ pub(super) fn begin(
         inputs,
         config: run.plan.config.clone(),
         simulated: false,
-        base: None,
     };
     let of = TaskOf {
         repo: run.plan.repo_name.clone(),

@@ -1,6 +1,7 @@
 //! How a tree run ended.
 
 use super::error::Error;
+use super::plan::TreePlan;
 use super::refusal::{Refusal, RefusalCode};
 use crate::engine::Pause;
 use crate::event::PauseReason;
@@ -96,8 +97,13 @@ impl TreeEnded {
         }
     }
 
+    /// Whether tasks of other repositories are still worked after it.
+    pub fn lets_others_work(&self, plan: &TreePlan) -> bool {
+        (self.is_of_one_task() && plan.limits.keep_going) || (self.waits_for_person() && plan.jobs > 1 && !plan.one)
+    }
+
     /// Whether another one says the same: a run that is interrupted interrupts every task.
-    fn repeats(&self, other: &Self) -> bool {
+    pub fn repeats(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Failed { task, .. }, Self::Failed { task: other, .. }) => task == other,
             (Self::GateRed { gate, .. }, Self::GateRed { gate: other, .. }) => gate == other,

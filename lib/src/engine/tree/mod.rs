@@ -3,7 +3,8 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | What is a run? | `plan` tree and settings, `claim` what it holds, `open` reads what was done, `run` and `run_state` its state, `task_slots` its worktrees, `start` its opening commit, `pump` the loop: start actions, handle results; `ended` |
+//! | What is a run? | `plan` tree and settings, `claim` what it holds, `open` reads what was done, `run` and `run_state` its state, `task_slots` its worktrees, `start` its opening commit, `pump` the loop: start actions, handle results; `ending` and `ended` |
+//! | What if tasks are in several repositories? | `repos` which, `several` what the runs in each of them ask and share |
 //! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves |
 //! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` collects its feedback |
 //! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `queue_plan` and `queue_landing` through the merge queue, `delete_branches` afterwards |
@@ -22,6 +23,7 @@ mod claim;
 mod delete_branches;
 mod earlier_runs;
 mod ended;
+mod ending;
 mod error;
 mod failed_attempts;
 mod feedback;
@@ -43,9 +45,11 @@ mod queue_plan;
 mod queued_marks;
 mod refusal;
 mod refusal_reasons;
+mod repos;
 mod resume;
 mod run;
 mod run_state;
+mod several;
 mod skip_reset;
 mod spending;
 mod stamp;
@@ -74,8 +78,11 @@ pub use planning::{PlanError, Planner, planner_node};
 pub use pump::{run_tree, spawn};
 pub use queue_plan::QueueLanding;
 pub use refusal::{First, Refusal, RefusalCode};
+pub use repos::{TreeRepo, TreeRepos};
 pub use run::TreeRun;
+pub use several::place_in_order;
 pub use skip_reset::{Mark, Marked, Marking, PreparedMark};
+pub use spending::share_spending;
 pub use stamp::Stamp;
 pub use start::restart_warnings;
 pub use tree_edits::changes;

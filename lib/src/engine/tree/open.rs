@@ -32,7 +32,8 @@ pub fn open(
     let mut reader = ProgressReader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let slots = TaskSlots::open(&engine, &repo, &plan).map_err(Error::from)?;
     let seen = target_tip(&repo, &plan.target)?;
-    let progress = plan.progress(&mut reader)?;
+    let others = plan.others()?;
+    let progress = plan.beside_others(plan.progress(&mut reader)?, &others);
     let state = RunState {
         reader,
         slots,
@@ -56,6 +57,7 @@ pub fn open(
         plan,
         state,
         progress,
+        others,
         done,
         seen,
         schedule,

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Error;
 use super::progress::ProgressReader;
 use super::queue_plan::QueueLanding;
+use super::repos::TreeRepos;
 use super::stamp::Stamp;
 use crate::engine::secret_check;
 use crate::event::{Commits, TaskOf};
@@ -54,6 +55,8 @@ pub struct TreePlan {
     pub branch_prefix: String,
     /// The repository's name in the workspace.
     pub repo_name: RepoName,
+    /// The repositories of the tree, if its tasks are not all in this one.
+    pub repos: Option<Arc<TreeRepos>>,
     /// Attempts, gates, and the selected task.
     pub limits: ScheduleOptions,
     /// What the branches of tasks carry.
@@ -120,6 +123,22 @@ impl TreePlan {
     pub(super) fn of_own(&self, progress: Progress) -> Progress {
         let progress = progress.of(&self.tree);
         if self.name == TreeName::Tasks { progress.only(&self.tree) } else { progress }
+    }
+
+    /// The progress with what the tree's other repositories have.
+    pub fn beside_others(&self, progress: Progress, others: &BTreeMap<RepoName, Progress>) -> Progress {
+        match &self.repos {
+            Some(repos) => progress.with_outside(&self.tree, (&self.repo_name, &repos.nodes), others),
+            None => progress,
+        }
+    }
+
+    /// What happened to the tree in its other repositories.
+    pub fn others(&self) -> Result<BTreeMap<RepoName, Progress>, super::progress::Error> {
+        let Some(repos) = &self.repos else { return Ok(BTreeMap::new()) };
+        let mut all = repos.read(&self.tree, &self.name)?;
+        all.remove(&self.repo_name);
+        Ok(all)
     }
 
     /// Whether a session works on one of its tasks. A tree's file may have lost the task since; of ad-hoc tasks others

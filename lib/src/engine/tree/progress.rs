@@ -10,7 +10,7 @@ use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{
     BranchNaming, CandidateStep, Chain, OpenBranch, Progress, StepPlace, UnreadableBranch, fold, print, taken,
 };
-use crate::step::{TreeName, short_id};
+use crate::step::{Step, StepKind, TreeName, short_id};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// Number of uncached commits that are read again each time before the cache is rewritten.
@@ -165,6 +165,19 @@ impl ProgressReader {
         let of_tree = newest.map(|seen| tree.has_step(&seen.found.step));
         self.scan = Some(scan);
         Ok(of_tree)
+    }
+
+    /// Whether the target has a commit, or a copy of the step it is that completed its task. The copies of a task that was
+    /// given up are without its code.
+    pub fn has_completed(&mut self, tip: CommitId) -> Result<bool, Error> {
+        let scan = self.look()?;
+        let newest = self.repo.history().message_of(tip)?;
+        let print = print(&newest.message, newest.seconds, newest.offset);
+        let is_complete = |step: &Step| step.kind == StepKind::Complete && step.passed;
+        let is_it = |seen: &CandidateStep| seen.found.print == print && is_complete(&seen.found.step);
+        let has_it = scan.steps.iter().any(is_it) || self.repo.history().is_ancestor(tip, scan.tip)?;
+        self.scan = Some(scan);
+        Ok(has_it)
     }
 
     /// Reads the new steps of the target.

@@ -14,7 +14,8 @@ use super::queue_landing::{self, QueueReturn};
 use super::queue_plan::QueueLanding;
 use super::resume::OpeningSession;
 use super::run::TreeRun;
-use super::{Error, begin, earlier_runs, loop_guard, queued_marks, refusal_reasons, spending, start, testing};
+use super::{Error, begin, earlier_runs, ending, loop_guard, queued_marks, spending, start, testing};
+use crate::engine::joint_slot::JointSlot;
 use crate::engine::queue::QueueError;
 use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
@@ -202,17 +203,10 @@ impl<'a> TreePump<'a> {
                 PhaseMerge::Test(gate) => return self.test(&gate, None),
                 PhaseMerge::Refused(refusal) => TreeEnded::Refused(refusal),
             },
-            NextAction::Done => run.state.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone),
-            NextAction::Failed(task) => {
-                let state = run.progress.task(&task);
-                let (attempts, reason) = (state.attempts, state.why_failed());
-                TreeEnded::Failed { task, attempts, before: true, reason }
-            }
-            NextAction::Stalled(blocked) => TreeEnded::Stalled(blocked),
-            NextAction::GateRed(gate) => land::gate_red(run, gate),
-            NextAction::Stranded(stray) => TreeEnded::Refused(refusal_reasons::unsettled(run, stray)?),
-            NextAction::OtherTree(taken) => TreeEnded::Refused(refusal_reasons::taken(run, taken)?),
-            NextAction::Unreadable(unread) => TreeEnded::Refused(refusal_reasons::unread(run, unread)),
+            end => match ending::ending(run, end)? {
+                Some(ended) => ended,
+                None => return Ok(()),
+            },
         };
         self.end(Ok(ended));
         Ok(())
@@ -262,6 +256,10 @@ impl<'a> TreePump<'a> {
         // Interrupted tests say nothing about the current code.
         if let Some(cut_off) = run.state.unfinished.remove(gate) {
             cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.slots.free())?;
+            if !job.beside.is_empty() {
+                let repos = job.repos((run.plan.repo_name.clone(), run.repo.clone()));
+                tokio::task::block_in_place(|| JointSlot::clear_up(&run.engine, &repos, &cut_off.id));
+            }
         }
         let runs = run.progress.gate(gate, run.plan.tree.leaves_below(gate)).runs;
         let opening =
@@ -603,6 +601,7 @@ fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
 /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
 pub async fn run_tree(run: &mut TreeRun) -> TreeOutcome {
     let ended = TreePump::new(run).run().await;
+    run.engine.supervisor.wait_for_pushes().await;
     tokio::task::block_in_place(|| git::pack::pack_remaining(&run.repo));
     ended
 }

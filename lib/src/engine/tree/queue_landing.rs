@@ -209,6 +209,7 @@ fn submission(
         repo: of.repo.clone(),
         undoes: None,
         mark: None,
+        together: None,
     })
 }
 

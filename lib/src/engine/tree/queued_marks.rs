@@ -37,6 +37,7 @@ impl Marking<'_> {
                 repo: self.repo_name.clone(),
                 undoes: None,
                 mark: Some(EntryMark { decision, tree: self.name.for_task(task) }),
+                together: None,
             },
         )?;
         // What is finished must not land before the run comes to write this.

@@ -1,5 +1,6 @@
 //! A tree run: pick the next action, do it, land it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Error;
@@ -9,7 +10,7 @@ use super::stamp::Stamp;
 use crate::engine::budget::RunLedger;
 use crate::engine::{Engine, Subscription};
 use crate::git::{BlobId, Repo};
-use crate::ids::{BranchName, CommitId, TaskId};
+use crate::ids::{BranchName, CommitId, RepoName, TaskId};
 use crate::merge::LandingTarget;
 use crate::progress::Progress;
 use crate::schedule::{NextAction, Schedule};
@@ -23,6 +24,8 @@ pub struct TreeRun {
     pub(super) plan: Arc<TreePlan>,
     pub(super) state: RunState,
     pub(super) progress: Progress,
+    /// The progress of the tree's other repositories, when it was last looked at.
+    pub(super) others: BTreeMap<RepoName, Progress>,
     /// The number of done and landed tasks.
     pub(super) done: usize,
     /// The target's tip when the progress was read, or where this run has moved it since.
@@ -72,7 +75,7 @@ impl TreeRun {
     pub(super) fn read_again(&mut self) -> Result<(), Error> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
         let progress = tokio::task::block_in_place(|| self.state.reader.read(&self.plan.name))?;
-        self.progress = self.plan.of_own(progress);
+        self.progress = self.plan.beside_others(self.plan.of_own(progress), &self.others);
         self.done = self.progress.done(&self.plan.tree);
         self.schedule.renew(&self.progress);
         Ok(())

@@ -21,6 +21,17 @@ pub(super) fn tell_spent(run: &mut TreeRun, session: &mut TaskSession) -> Result
     Ok(())
 }
 
+/// Has runs over one tree count what all of them spend.
+pub fn share_spending(runs: &mut [TreeRun]) -> Result<(), Error> {
+    if runs.len() < 2 || !runs[0].engine.budget.counts_runs() {
+        return Ok(());
+    }
+    let shared = RunLedger::default();
+    tokio::task::block_in_place(|| runs.iter().try_for_each(|run| add_spending(run, &shared)))?;
+    runs.iter_mut().for_each(|run| run.spending = Some(shared.clone()));
+    Ok(())
+}
+
 /// Takes the worktree back from a session, and stores its spending.
 pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
     if let Some(ledger) = &run.spending {
@@ -31,6 +42,11 @@ pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
 
 fn read_spending(run: &TreeRun) -> Result<RunLedger, Error> {
     let ledger = RunLedger::default();
+    add_spending(run, &ledger)?;
+    Ok(ledger)
+}
+
+fn add_spending(run: &TreeRun, ledger: &RunLedger) -> Result<(), Error> {
     for id in History::sessions(&run.repo)? {
         let read = || match History::task_summary(&run.repo, &id)? {
             Some(_) => History::newest(&run.repo, &id).map(Some),
@@ -43,7 +59,7 @@ fn read_spending(run: &TreeRun) -> Result<RunLedger, Error> {
             ledger.set(&id, &task.id, spent_in(&history).total);
         }
     }
-    Ok(ledger)
+    Ok(())
 }
 
 /// Whether a session was started in the run that counts. Within the second of the run's start, only the commits can

@@ -157,6 +157,7 @@ pub(super) fn job(run: &TreeRun, task: &TaskId) -> Arc<TaskJob> {
         attempts: run.plan.limits.max_retries,
         not_before: run.progress.not_before(),
         begun: run.progress.task(&task.id).begun_there(),
+        beside: run.plan.repos.as_ref().map(|repos| repos.beside(&run.plan.repo_name, &task.id)).unwrap_or_default(),
     })
 }
 
@@ -184,6 +185,7 @@ mod tests {
             attempts: 1,
             not_before: Default::default(),
             begun: Vec::new(),
+            beside: Vec::new(),
         }
     }
 

@@ -5,11 +5,11 @@ use crate::ids::SessionId;
 use crate::record::{self, History};
 use crate::text::listed;
 
-/// The worktrees of a session: `{base}/{session}/{name}`.
+/// The worktrees of a session: `{base}/{session}/{context}`, with several repositories one level below.
 pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<ListedWorktree>, git::Error> {
     let of_session = |listed: &ListedWorktree| {
-        let parent = listed.path.parent().and_then(|parent| parent.file_name());
-        parent.is_some_and(|name| name == id.as_str()) && (listed.is_own || listed.is_tied())
+        let mut above = listed.path.ancestors().skip(1).take(2).filter_map(|above| above.file_name());
+        above.any(|name| name == id.as_str()) && (listed.is_own || listed.is_tied())
     };
     Ok(git::worktree::list_linked(repo)?.into_iter().filter(of_session).collect())
 }

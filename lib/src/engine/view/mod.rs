@@ -5,11 +5,13 @@ mod branches;
 mod cost;
 mod failure;
 mod find;
+mod repo_work;
 mod turn;
 
 pub use cost::{CostsRead, costs};
 pub use failure::NodeFailure;
 pub use find::{NoSession, resolve_session, session_worktrees};
+pub use repo_work::RepoWork;
 pub use turn::{Deed, Milestone, Moment, TurnView};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +21,7 @@ use serde::Serialize;
 
 use super::locks::lock_name;
 use super::tree::has_landed;
-use super::{Error, Question};
+use super::{Error, Question, SessionRepos};
 use crate::budget::Amount;
 use crate::engine::queue::last_of_task;
 use crate::engine::recorded::{recorded_pipeline, recorded_state};
@@ -135,52 +137,28 @@ impl Summary {
 
     /// The repository it works in, and the session branch there.
     pub fn branch(&self) -> Option<(&RepoName, &BranchName)> {
-        self.started.branches.get_key_value(self.started.first_repo())
+        self.started.branches.get_key_value(self.started.record_repo())
     }
 
     /// The commit it was started from.
     pub fn base(&self) -> Option<CommitId> {
-        self.state.base.get(self.started.first_repo()).copied()
+        self.state.base.get(self.started.record_repo()).copied()
     }
 
     /// Its newest recorded commit.
     pub fn work(&self) -> Option<CommitId> {
-        self.state.work.get(self.started.first_repo()).copied()
+        self.state.work.get(self.started.record_repo()).copied()
     }
 
-    /// The commit one of its contexts was forked at and its newest one; `None` if it has no such context.
-    pub fn work_in(&self, repo: &Repo, context: &ContextId) -> Result<Option<(CommitId, CommitId)>, Error> {
+    /// The commits one of its contexts was forked at and its newest ones; `None` if it has no such context.
+    pub fn work_in(&self, repo: &Repo, context: &ContextId) -> Result<Option<(Snapshot, Snapshot)>, Error> {
         let history = match History::newest_in(repo, &self.session, context) {
             Ok(history) => history,
             Err(record::Error::Missing { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let (state, in_repo) = (recorded_state(&history, &self.pipeline)?, self.started.first_repo());
-        Ok(state.base.get(in_repo).copied().zip(state.work.get(in_repo).copied()))
-    }
-
-    /// The newest commit its branch should have.
-    pub fn on_branch(&self) -> Option<CommitId> {
-        self.state.on_branches().get(self.started.first_repo()).copied()
-    }
-
-    /// The newest commit its branch should have and lacks, if the branch exists.
-    pub fn missing_on_branch(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
-        let is_landed = self.state.task.as_ref().is_some_and(|task| task.landed.is_some());
-        Ok(match self.branch_at(repo)?.zip(self.on_branch()) {
-            // The next session on the same task has recreated the branch.
-            Some(_) if is_landed => None,
-            Some((at, tip)) if !repo.history().is_ancestor(tip, at)? => Some(tip),
-            _ => None,
-        })
-    }
-
-    /// The tip of its branch; `None` if the branch was removed.
-    pub fn branch_at(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
-        match self.branch() {
-            Some((_, branch)) => Ok(repo.refs().find(&branch_ref(branch))?),
-            None => Ok(None),
-        }
+        let state = recorded_state(&history, &self.pipeline)?;
+        Ok(Some((state.base, state.work)))
     }
 
     /// Whether its task landed, but neither the target nor a branch on the way there has it any more: the commits were
@@ -205,14 +183,16 @@ impl Summary {
         })
     }
 
-    /// Whether a branch other than its own has its newest commit, or it made no commit.
-    pub fn is_merged(&self, repo: &Repo) -> Result<bool, Error> {
-        let Some(work) = self.work().filter(|work| self.base() != Some(*work)) else { return Ok(true) };
-        let own = self.branch().map(|(_, branch)| branch_ref(branch));
-        let all = repo.refs().list_unpeeled("refs/heads/")?;
-        let mut others = all.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).filter_map(|(_, at)| at);
-        // An unreadable branch contains nothing.
-        Ok(others.any(|at| repo.history().is_ancestor(work, at).unwrap_or(false)))
+    /// Whether other branches than its own have its newest commits in all its repositories. One that is not among `repos`
+    /// may lack them.
+    pub fn is_merged(&self, repos: &SessionRepos) -> Result<bool, Error> {
+        for of in self.repos() {
+            match repos.get(of.repo) {
+                Some(repo) if of.is_merged(repo)? => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Reads the newest state of a session, without its whole history.
@@ -231,7 +211,7 @@ impl Summary {
         let pipeline = recorded_pipeline(&history.started)?;
         let mut state = recorded_state(&history, &pipeline)?;
         // The user may have merged work that waits to land; the next tree run records that.
-        let work = state.work.get(history.started.first_repo()).copied();
+        let work = state.work.get(history.started.record_repo()).copied();
         let is_open = state.phase != Phase::Cancelled;
         if let (Some(task), Some(work)) = (&mut state.task, work)
             && is_open

@@ -177,8 +177,9 @@ async fn converse(
         visit: worker.visit.visit,
         attempt: worker.visit.attempt,
         prompt,
-        root: worker.workspace.root().to_owned(),
-        cwd: worker.workspace.root().to_owned(),
+        root: worker.workspace.directory().to_owned(),
+        cwd: worker.workspace.directory().to_owned(),
+        repos: worker.repos(),
         model: worker.node.llm_model.clone(),
         provider: worker.node.llm_provider.clone(),
         effort: worker.node.reasoning_effort.clone(),
@@ -196,6 +197,7 @@ async fn converse(
             .map(|bounds| Arc::new(bounds.of_agent(&worker.home).with_read([worker.run_dir.clone()]))),
         steering: Default::default(),
         home: worker.home.clone(),
+        launchers: Some(worker.launchers()),
         resume: spoken.state.clone(),
         // Only the first prompt is answered from the record.
         recorded: match &work.recorded {
@@ -216,7 +218,7 @@ async fn converse(
             // A reported turn is recorded before the agent's end is handled.
             biased;
             Some((turn, answer)) = incoming.recv() => {
-                end.note_refused(bounds.as_deref(), worker.workspace.root(), turn.messages.iter().flat_map(tool_results));
+                end.note_refused(bounds.as_deref(), worker.workspace.directory(), turn.messages.iter().flat_map(tool_results));
                 if !turn.repeats {
                     worker.engine.announce((&worker.session, &worker.context), &worker.node.id, &turn.messages);
                 }
@@ -246,7 +248,7 @@ async fn converse(
     // Redacted before truncation: a truncated secret is not recognised.
     end.stderr = worker.engine.redactor.text(&turns.take_stderr()).into_owned();
     let stderr = end.stderr.clone();
-    end.note_refused(bounds.as_deref(), worker.workspace.root(), [stderr.as_str()]);
+    end.note_refused(bounds.as_deref(), worker.workspace.directory(), [stderr.as_str()]);
     Ok(reply)
 }
 

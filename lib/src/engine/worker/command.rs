@@ -45,7 +45,7 @@ pub(super) async fn tool(
     }
     let begun = Instant::now();
     let status_file = worker.status_file()?;
-    let dir = worker.workspace.root().to_owned();
+    let dir = worker.workspace.directory().to_owned();
     let (ran, bounds) = shell(worker, (&script, &dir), &status_file, cancel).await;
     let output = match ran {
         Ok(output) => output,
@@ -71,8 +71,9 @@ pub(super) async fn tool(
         exit => Some(exit.to_string()),
     };
     let broke_off = !matches!(output.exit, Exit::Code(_));
-    let refused = bounds
-        .map(|bounds| process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), worker.workspace.root()));
+    let refused = bounds.map(|bounds| {
+        process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), worker.workspace.directory())
+    });
     let refused = match output.exit {
         Exit::Code(0) => refused.map(Refusals::of_success),
         _ => refused,
@@ -122,10 +123,10 @@ pub(super) async fn gate(
     cancel: &NodeCancel,
     end: &mut Collected,
 ) -> Result<Option<Outcome>, Stopped> {
-    let dir = worker.workspace.root().to_owned();
+    let dir = worker.workspace.directory().to_owned();
     let failure = check(worker, (script, &dir), "the gate", cancel, end).await?;
     // What it wrote is no part of the merge.
-    worker.undo_writes(&mut end.warnings)?;
+    worker.undo_writes(false, &mut end.warnings)?;
     Ok(failure)
 }
 

@@ -30,6 +30,7 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
         }
     };
     drop(worker.scratch.take());
+    worker.workspace.focus(None);
     let finished = NodeFinished {
         stderr: node.all_stderr(),
         result,
@@ -47,9 +48,8 @@ pub async fn run(mut worker: Worker, work: Work) -> (Workspace, NodeFinished) {
 /// Runs work that can reach beyond the worktree.
 async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result<Outcome, Stopped> {
     worker.scratch = block(|| worker.engine.scratch())?;
-    if worker.node.write == WritePolicy::Never {
-        block(|| worker.workspace.note_setup())?;
-    }
+    let writes = worker.node.write != WritePolicy::Never;
+    block(|| worker.workspace.note_setup(writes))?;
     if worker.is_kept_out(&work) {
         let before = block(|| worker.workspace.look_near())?;
         worker.workspace.release();

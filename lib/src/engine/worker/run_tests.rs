@@ -8,12 +8,16 @@ use super::collected::Collected;
 use super::command::{self, CommandRun};
 use super::worker::block;
 use super::{Stopped, Worker};
+use crate::engine;
+use crate::engine::bounds::git_variables;
+use crate::engine::joint_slot::{JointCommand, JointFiles, JointSlot};
 use crate::engine::task::StepReport;
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{self, Cancel, CommandLimits, CommandSpec, Exit, OutputStream, SpawnError};
 use crate::step::counts::TestOutput;
 use crate::step::{Counts, RanTest, TestFacts, report, text};
+use crate::workspace::branch_ref;
 
 /// The limit on the recorded output of a test, per stream: one half from its beginning, one from its end.
 const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
@@ -37,6 +41,49 @@ pub(super) async fn run_tests(
     if !left_out.is_empty() {
         return tested(worker, vec![not_run(&commands, &left_out)], begun, end);
     }
+    let mut joint = joint_slot(worker, &cancel.cancel).await?;
+    let ended = run_commands(worker, commands, cancel, (&mut joint, end)).await;
+    if let Some(slot) = joint {
+        tokio::task::block_in_place(|| slot.remove());
+    }
+    tested(worker, ended?, begun, end)
+}
+
+/// The worktrees of all repositories, if the tests are about several.
+async fn joint_slot(worker: &mut Worker, cancel: &Cancel) -> Result<Option<JointSlot>, Stopped> {
+    let Some(job) = worker.job.clone().filter(|job| !job.beside.is_empty()) else { return Ok(None) };
+    let broken = |why: String| Stopped::Environment(Box::new(Outcome::fail(why)));
+    let open = || {
+        let own = worker.workspace.copies().next().expect("a task is worked in a worktree");
+        let (name, repo) = (own.name.clone(), own.repo.clone());
+        let (branch, commit) = (own.branch.clone(), own.at().tip);
+        let mut files = vec![JointFiles { name: name.clone(), repo: repo.clone(), branch, commit }];
+        for of in &job.beside {
+            let tip = of.repo.refs().find(&branch_ref(&of.branch)).map_err(|error| error.to_string())?;
+            let commit = tip.ok_or_else(|| format!("there is no branch `{}` in `{}`", of.branch, of.name))?;
+            let (name, repo, branch) = (of.name.clone(), of.repo.clone(), of.branch.clone());
+            files.push(JointFiles { name, repo, branch, commit });
+        }
+        files.sort_by(|one, other| one.name.cmp(&other.name));
+        let repos = job.repos((name, repo));
+        JointSlot::open(Arc::clone(&worker.engine), &repos, &worker.session, files).map_err(|error| error.to_string())
+    };
+    let mut slot = tokio::task::block_in_place(open).map_err(broken)?;
+    match slot.set_up(cancel).await {
+        Ok(true) => Ok(Some(slot)),
+        stopped => {
+            tokio::task::block_in_place(|| slot.remove());
+            Err(stopped.map_or_else(|error| broken(error.to_string()), |_| Stopped::Paused(PauseReason::Interrupted)))
+        }
+    }
+}
+
+async fn run_commands(
+    worker: &mut Worker,
+    commands: Vec<TestCommand>,
+    cancel: &NodeCancel,
+    (joint, end): (&mut Option<JointSlot>, &mut Collected),
+) -> Result<Vec<RanTest>, Stopped> {
     let mut ran: Vec<RanTest> = Vec::new();
     let mut stopped = None;
     let (teardown, tests): (Vec<_>, Vec<_>) =
@@ -53,7 +100,7 @@ pub(super) async fn run_tests(
             ran.push(RanTest { exit, ..unrun });
             break;
         }
-        match run_test(worker, command, &cancel.cancel, &|| cancel.timed_out()).await {
+        match run_test(worker, (command, joint), &cancel.cancel, &|| cancel.timed_out()).await {
             Ok(test) => ran.push(test),
             Err(why) => {
                 stopped = Some(why);
@@ -77,7 +124,7 @@ pub(super) async fn run_tests(
     };
     let clean_up = async {
         for command in &teardown {
-            if let Ok(test) = run_test(worker, command, &late, &|| false).await {
+            if let Ok(test) = run_test(worker, (command, joint), &late, &|| false).await {
                 if !test.passed {
                     let text = format!("the teardown `{}` failed ({})", command.command, test.exit);
                     end.warnings.push(WarningCode::TeardownFailed.with(text));
@@ -90,10 +137,7 @@ pub(super) async fn run_tests(
         () = clean_up => {}
         () = cut_off => {}
     }
-    if let Some(why) = stopped {
-        return Err(why);
-    }
-    tested(worker, ran, begun, end)
+    stopped.map_or(Ok(ran), Err)
 }
 
 /// The outcome and report of a test step.
@@ -124,28 +168,36 @@ fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Coll
 /// Runs one command. If it is cancelled because the node's time `is_up`, it has failed.
 async fn run_test(
     worker: &mut Worker,
-    test: &TestCommand,
+    (test, joint): (&TestCommand, &mut Option<JointSlot>),
     cancel: &Cancel,
     is_up: &(dyn Fn() -> bool + Sync),
 ) -> Result<RanTest, Stopped> {
     let status_file = worker.status_file()?;
-    let mut command = CommandSpec::shell(&test.command, worker.workspace.root());
-    command.env = worker.environment("test", &status_file);
-    command.limits = CommandLimits {
-        output: OUTPUT_KEPT,
-        wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)),
-        ..CommandLimits::default()
-    };
-    command.locks = worker.workspace.locks();
+    let (env, wall) = (worker.environment("test", &status_file), Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)));
     let bounds = worker.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
-    command.sandbox = bounds.clone();
     let mut heard = [0; 2].map(|_| TestOutput::new(test.framework.as_deref(), &worker.engine.redactor));
     let mut hear = |stream: OutputStream, bytes: &[u8]| heard[stream as usize].push(bytes);
-    let output = match worker.engine.supervisor.spawner.run(command, cancel, &mut hear).await {
+    let ran = match joint {
+        Some(slot) => {
+            let dir = slot.root().to_owned();
+            let env = env.into_iter().chain(git_variables(&format!("{} (test)", worker.node.id), &dir)).collect();
+            let spec = JointCommand { dir, env, wall, output: OUTPUT_KEPT };
+            slot.run(&test.command, spec, cancel, &mut hear).await
+        }
+        None => {
+            let mut command = CommandSpec::shell(&test.command, worker.workspace.directory());
+            command.env = env;
+            command.limits = CommandLimits { output: OUTPUT_KEPT, wall, ..CommandLimits::default() };
+            command.locks = worker.workspace.locks();
+            command.sandbox = bounds.clone();
+            worker.engine.supervisor.spawner.run(command, cancel, &mut hear).await.map_err(engine::Error::from)
+        }
+    };
+    let output = match ran {
         Ok(output) => output,
         // A command that leaves processes running has failed itself; any other error is the machine's and says nothing
         // about the code.
-        Err(error @ SpawnError::Unkillable { .. }) => {
+        Err(engine::Error::Spawn(error @ SpawnError::Unkillable { .. })) => {
             return Ok(without_run(test.kind, &test.command, error.to_string()));
         }
         Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
@@ -164,8 +216,9 @@ async fn run_test(
     let redact = |text: String| worker.engine.redactor.text(&text).into_owned();
     let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
     if !passed {
-        let refused = bounds
-            .map(|bounds| process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), worker.workspace.root()));
+        let refused = bounds.map(|bounds| {
+            process::sandbox::refusals(&bounds, &format!("{stdout}\n{stderr}"), worker.workspace.directory())
+        });
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text::add_end(&mut stderr, &refused);
         }

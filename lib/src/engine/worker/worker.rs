@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use super::cancel::NodeCancel;
 use super::collected::Collected;
 use super::{Stopped, TurnAnswer, WorkerReport};
-use crate::agent::{WaitListener, commit_message, resolution_message};
+use crate::agent::{RepoContext, WaitListener, commit_message, repos_variable, resolution_message};
 use crate::budget::Allowance;
 use crate::confined_fs::{self, ConfinedDir};
-use crate::engine::bounds::{SandboxBounds, git_variables};
+use crate::engine::bounds::{SandboxBounds, git_variables, repo_contexts};
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::place::moved_aside_warning;
 use crate::engine::executor::{ConflictWork, Work, own_refs};
@@ -92,17 +92,15 @@ impl Worker {
     }
 
     pub(super) fn may_not_write(&mut self, outcome: Outcome, warnings: &mut Vec<Warning>) -> Result<Outcome, Stopped> {
-        if self.node.write != WritePolicy::Never {
-            return Ok(outcome);
-        }
-        self.undo_writes(warnings)?;
+        self.undo_writes(self.node.write != WritePolicy::Never, warnings)?;
         Ok(outcome)
     }
 
-    /// Keeps and undoes what is in the worktrees and in no commit.
-    pub(super) fn undo_writes(&mut self, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
+    /// Keeps and undoes what is in no commit: in all worktrees, or with `writes` in those of other repositories than the
+    /// node's own.
+    pub(super) fn undo_writes(&mut self, writes: bool, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
         let node = self.node.id.clone();
-        warnings.extend(block(|| undo_writes(&mut self.workspace, &node))?);
+        warnings.extend(block(|| undo_writes(&mut self.workspace, &node, writes))?);
         Ok(())
     }
 
@@ -233,10 +231,10 @@ impl Worker {
         }
     }
 
-    /// The environment of agents and tools: their git identity, and the path of their status file.
+    /// The environment of agents and tools: their git identity, their repositories, and the path of their status file.
     pub(super) fn environment(&self, model: &str, status_file: &Path) -> Vec<(OsString, Option<OsString>)> {
         let who = format!("{} ({model})", self.node.id);
-        let root = self.workspace.root();
+        let root = self.workspace.directory();
         let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
         let mut env: Vec<(OsString, Option<OsString>)> = self
             .variables
@@ -252,8 +250,14 @@ impl Worker {
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
             set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
         ]);
+        env.push(repos_variable(&self.repos()));
         env.extend(self.engine.temporary(self.scratch.as_ref()));
         env
+    }
+
+    /// The repositories of the node's work.
+    pub(super) fn repos(&self) -> Vec<RepoContext> {
+        repo_contexts(&self.workspace, self.node.write != WritePolicy::Never)
     }
 
     /// The sandbox bounds of the node's commands; `None` without a sandbox.
@@ -273,6 +277,11 @@ impl Worker {
         }
     }
 
+    /// Where the commands are that are tools of the node's agent: beside the directories that nodes can write to.
+    pub(super) fn launchers(&self) -> PathBuf {
+        self.run_dir.join(LAUNCHERS).join(self.node.id.as_str())
+    }
+
     /// The content of the status file, if there is one. The work may have put anything there, even a link that leads
     /// elsewhere.
     pub(super) fn read_status(&self, file: &Path) -> Option<Outcome> {
@@ -284,6 +293,9 @@ impl Worker {
 }
 
 const STATUS_FILE: &str = "status.json";
+
+/// No node has a name with a dot.
+const LAUNCHERS: &str = ".tools";
 
 /// Its maximum size in bytes.
 const LONGEST_STATUS: u64 = 1024 * 1024;
@@ -321,12 +333,17 @@ pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Keeps and undoes what is in worktrees and in no commit, because a node must not write there.
-pub(in crate::engine) fn undo_writes(workspace: &mut Workspace, node: &NodeId) -> Result<Vec<Warning>, Error> {
+/// Keeps and undoes what is in worktrees and in no commit, where a node must not write: everywhere, or with `writes` in
+/// other repositories than its own.
+pub(in crate::engine) fn undo_writes(
+    workspace: &mut Workspace,
+    node: &NodeId,
+    writes: bool,
+) -> Result<Vec<Warning>, Error> {
     let mut warnings = Vec::new();
     let listed =
         |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
-    for undone in workspace.undo(node)? {
+    for undone in workspace.undo(node, writes)? {
         if !undone.lost.is_empty() {
             let lost = listed(&undone.lost);
             warnings

@@ -28,6 +28,8 @@ pub struct WorktreePlaces {
     pub worktrees: Vec<PathBuf>,
     /// The files copied into worktrees from the user's checkout, if they still exist there.
     pub copied_in: Vec<RepoPath>,
+    /// The repository that holds the records of sessions over several repositories, if it is known.
+    pub record: Option<Repo>,
 }
 
 impl WorktreePlaces {
@@ -37,6 +39,15 @@ impl WorktreePlaces {
             state_dir: engine.supervisor.state_dir.clone(),
             worktrees: vec![engine.worktree_base(repo, name)],
             copied_in: engine.worktrees.never_commit(),
+            record: None,
+        }
+    }
+
+    /// The repository that holds record and locks of an owner.
+    pub(super) fn record_of<'a>(&'a self, repo: &'a Repo, owner: &WorktreeOwner) -> &'a Repo {
+        match owner {
+            WorktreeOwner::Session { repo: Some(_), .. } => self.record.as_ref().unwrap_or(repo),
+            _ => repo,
         }
     }
 }
@@ -50,6 +61,8 @@ pub enum WorktreeOwner {
         session: SessionId,
         /// Its context: `main`, or that of a parallel branch.
         context: ContextId,
+        /// The repository, where the session works in several.
+        repo: Option<RepoName>,
     },
     /// The tasks of a branch, which share a few worktrees.
     Tasks {
@@ -126,7 +139,8 @@ impl OwnWorktree {
 /// The worktrees pleach made in a repository, oldest first.
 pub fn own_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<Vec<OwnWorktree>, Error> {
     let mut found = unused_worktrees(repo, places)?;
-    for worktree in found.iter_mut().filter(|worktree| is_used(repo, &worktree.owner)) {
+    let is_used = |found: &OwnWorktree| is_used(places.record_of(repo, &found.owner), &found.owner);
+    for worktree in found.iter_mut().filter(|found| is_used(found)) {
         worktree.state = WorktreeState::Used;
     }
     Ok(found)
@@ -164,6 +178,8 @@ struct OwnerIndex {
     common_dir: PathBuf,
     bases: Vec<PathBuf>,
     sessions: BTreeSet<SessionId>,
+    /// The sessions that may work in several repositories, and whether these are all of them.
+    wide: (BTreeSet<SessionId>, bool),
     /// Branches by the last part of their names.
     branches: BTreeMap<String, BranchName>,
 }
@@ -179,7 +195,12 @@ impl OwnerIndex {
             Some((last, BranchName::new(name.strip_prefix("refs/heads/")?).ok()?))
         });
         let (common_dir, branches) = (repo.common_dir().to_owned(), branches.collect());
-        Ok(Self { common_dir, bases, sessions: History::sessions(repo)?.into_iter().collect(), branches })
+        let sessions: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
+        let wide = match &places.record {
+            Some(record) => (History::sessions(record)?.into_iter().collect(), true),
+            None => (sessions.clone(), false),
+        };
+        Ok(Self { common_dir, bases, sessions, wide, branches })
     }
 
     /// What is known of a worktree; none if it is not pleach's.
@@ -196,7 +217,13 @@ impl OwnerIndex {
         let state = match &owner {
             _ if half_made.is_some() => WorktreeState::HalfMade,
             _ if is_gone(&path) => WorktreeState::Missing,
-            WorktreeOwner::Session { session, .. } if !self.sessions.contains(session) => WorktreeState::Orphaned,
+            WorktreeOwner::Session { session, repo: None, .. } if !self.sessions.contains(session) => {
+                WorktreeState::Orphaned
+            }
+            WorktreeOwner::Session { session, repo: Some(_), .. } if !self.wide.0.contains(session) => {
+                // Its record may be in a repository that is not known here.
+                Some(WorktreeState::Orphaned).filter(|_| self.wide.1)?
+            }
             _ => WorktreeState::Idle,
         };
         let noted = Notes::of(&self.common_dir, &listed.git_dir).read(SESSION_NOTE, SESSION_ID_LEN as u64);
@@ -214,7 +241,7 @@ impl OwnerIndex {
     }
 
     /// Whom a worktree at this path belongs to, and whether it lies where worktrees are created:
-    /// `{base}/{session}/{context}`, `{base}/tasks/{target}/{slot}`, `{base}/merge/{target}/{slot}` or
+    /// `{base}/{session}/{context}`, with several repositories `{base}/{session}/{context}/{repo}`, `{base}/tasks/{target}/{slot}`, `{base}/merge/{target}/{slot}` or
     /// `{base}/resolve/{target}/{entry}`.
     fn owner(&self, path: &Path) -> Option<(WorktreeOwner, bool)> {
         let above = path.parent()?;
@@ -222,7 +249,15 @@ impl OwnerIndex {
         let of_session = || {
             let (session, context) = (group.parse().ok()?, name.parse().ok()?);
             let is_in_base = self.bases.iter().any(|base| above.parent() == Some(base));
-            Some((WorktreeOwner::Session { session, context }, is_in_base))
+            Some((WorktreeOwner::Session { session, context, repo: None }, is_in_base))
+        };
+        let of_several = || {
+            let of_session = above.parent()?;
+            let (session, context) = (of_session.file_name()?.to_str()?.parse().ok()?, group.parse().ok()?);
+            let is_in_base = self.bases.iter().any(|base| of_session.parent() == Some(base));
+            // Anything could be named like that elsewhere.
+            let repo = Some(RepoName::new(name).ok()?).filter(|_| is_in_base)?;
+            Some((WorktreeOwner::Session { session, context, repo: Some(repo) }, is_in_base))
         };
         let of_tasks = || {
             let tasks = above.parent().filter(|tasks| tasks.ends_with(OF_TASKS))?;
@@ -246,7 +281,7 @@ impl OwnerIndex {
             Some((owner, self.bases.iter().any(|known| known == base)))
         };
         // A branch can be named like a session, so the one counts that lies where it should.
-        match (of_session(), of_tasks().or_else(of_queue)) {
+        match (of_several().or_else(of_session), of_tasks().or_else(of_queue)) {
             (Some(session), Some(shared)) => Some(if shared.1 { shared } else { session }),
             (session, shared) => session.or(shared),
         }
@@ -257,10 +292,12 @@ impl OwnerIndex {
             WorktreeOwner::Tasks { target, .. }
             | WorktreeOwner::Queue { target, .. }
             | WorktreeOwner::Conflict { target, .. } => Some(target.clone()),
-            WorktreeOwner::Session { session, context } if *context == ContextId::main() => {
+            WorktreeOwner::Session { session, context, .. } if *context == ContextId::main() => {
                 self.branches.get(session.as_str()).cloned()
             }
-            WorktreeOwner::Session { session, context } => self.branches.get(&format!("{session}--{context}")).cloned(),
+            WorktreeOwner::Session { session, context, .. } => {
+                self.branches.get(&format!("{session}--{context}")).cloned()
+            }
         }
     }
 }
@@ -274,7 +311,7 @@ fn is_gone(path: &Path) -> bool {
 fn is_used(repo: &Repo, owner: &WorktreeOwner) -> bool {
     let is_held = |name: &str| Lock::is_held(repo.common_dir(), name);
     match owner {
-        WorktreeOwner::Session { session, context } => {
+        WorktreeOwner::Session { session, context, .. } => {
             is_held(&lock_name(session)) || is_held(&worktree_lock_name(session, context))
         }
         // A run over a tree takes further slots when it needs them.
@@ -293,11 +330,12 @@ mod tests {
     use super::*;
 
     fn owner(path: &str) -> Option<(String, bool)> {
-        let (sessions, branches) = (BTreeSet::new(), BTreeMap::new());
-        let known = OwnerIndex { common_dir: "/".into(), bases: vec!["/base".into()], sessions, branches };
+        let (sessions, branches, wide) = (BTreeSet::new(), BTreeMap::new(), Default::default());
+        let known = OwnerIndex { common_dir: "/".into(), bases: vec!["/base".into()], sessions, wide, branches };
         let (owner, is_in_base) = known.owner(Path::new(path))?;
         let words = match owner {
-            WorktreeOwner::Session { session, context } => format!("{session}/{context}"),
+            WorktreeOwner::Session { session, context, repo: None } => format!("{session}/{context}"),
+            WorktreeOwner::Session { session, context, repo: Some(repo) } => format!("{session}/{context} in {repo}"),
             WorktreeOwner::Tasks { target, slot } => format!("{target} {slot}"),
             WorktreeOwner::Queue { target, slot } => format!("queue of {target} {slot}"),
             WorktreeOwner::Conflict { target, entry } => format!("conflict {entry} with {target}"),
@@ -311,6 +349,8 @@ mod tests {
         assert_eq!(owner("/base/abcdefgh/main"), found("abcdefgh/main", true));
         assert_eq!(owner("/base/abcdefgh/api-2"), found("abcdefgh/api-2", true));
         assert_eq!(owner("/elsewhere/abcdefgh/main"), found("abcdefgh/main", false));
+        assert_eq!(owner("/base/abcdefgh/api/backend"), found("abcdefgh/api in backend", true));
+        assert_eq!(owner("/elsewhere/abcdefgh/main/backend"), None);
         assert_eq!(owner("/base/tasks/feature%2Fx/main"), found("feature/x 1", true));
         assert_eq!(owner("/base/tasks/main/3"), found("main 3", true));
         assert_eq!(owner("/base/tasks/abcdefgh/main"), found("abcdefgh 1", true), "a branch named like a session");

@@ -14,7 +14,7 @@ use crate::engine::task::{TaskSlot, target_lock};
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
-use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoPath, SessionId};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SessionId};
 use crate::record::{self, History};
 use crate::workspace::{self, KeepOwner, Lock, LockError};
 
@@ -127,7 +127,8 @@ pub fn prune_worktree(
 ) -> Result<Option<PrunedWork>, WorktreeStays> {
     // Before the locks are taken, which would make files for a session that is only looked at.
     decide(repo, places, worktree, force)?;
-    let held = HeldLocks::take(repo, &worktree.owner)?;
+    let record = places.record_of(repo, &worktree.owner);
+    let held = HeldLocks::take(record, &worktree.owner)?;
     let worktree = &again(repo, places, worktree)?;
     let known = decide(repo, places, worktree, force)?;
     let work = match only_there(repo, worktree, &known)? {
@@ -143,7 +144,12 @@ pub fn prune_worktree(
         _ => git::worktree::remove(repo, &worktree.path)?,
     }
     remove_empty_directory(&worktree.path)?;
-    held.release(is_forgotten(repo, &worktree.owner)?)?;
+    if let (WorktreeOwner::Session { repo: Some(_), .. }, Some(of_context)) = (&worktree.owner, worktree.path.parent())
+        && !of_context.exists()
+    {
+        remove_empty_directory(of_context)?;
+    }
+    held.release(is_forgotten(record, &worktree.owner)?)?;
     Ok(work)
 }
 
@@ -248,10 +254,12 @@ fn decide(
         }
     }
     match (&worktree.owner, worktree.state) {
-        (WorktreeOwner::Session { session, context }, WorktreeState::Idle) => {
-            let summary = Summary::newest(repo, session)?;
+        (WorktreeOwner::Session { session, context, repo: in_repo }, WorktreeState::Idle) => {
+            let record = places.record_of(repo, &worktree.owner);
+            let summary = Summary::newest(record, session)?;
             refuse_open(&summary)?;
-            let commit = recorded_work(repo, &summary, context)?.or(worktree.head);
+            let in_repo = in_repo.as_ref().unwrap_or(summary.started.record_repo());
+            let commit = recorded_work(record, &summary, (context, in_repo))?.or(worktree.head);
             Ok(ComparedWith { commit, copied_in: copied_in(&summary), is_recorded: true, is_scratch: false })
         }
         (WorktreeOwner::Queue { .. }, _) => Ok(ComparedWith {
@@ -312,15 +320,19 @@ fn refuse_open_entry(repo: &Repo, target: &BranchName, entry: &EntryId) -> Resul
     }
 }
 
-/// The newest commit a context has on record.
-fn recorded_work(repo: &Repo, summary: &Summary, context: &ContextId) -> Result<Option<CommitId>, Error> {
+/// The newest commit a context has on record in a repository.
+fn recorded_work(
+    repo: &Repo,
+    summary: &Summary,
+    (context, of): (&ContextId, &RepoName),
+) -> Result<Option<CommitId>, Error> {
     if *context == ContextId::main() {
-        return Ok(summary.work());
+        return Ok(summary.state.work.get(of).copied());
     }
     match History::newest_in(repo, &summary.session, context) {
         Ok(history) => {
             let state = recorded_state(&history, &summary.pipeline)?;
-            Ok(state.work.get(summary.started.first_repo()).copied())
+            Ok(state.work.get(of).copied())
         }
         // It was forked and never started.
         Err(record::Error::Missing { .. }) => Ok(None),

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::ids::wire_name;
 use crate::llm::wire::Format;
 use crate::llm::{Part, Request, Response, ToolSpec};
 
@@ -58,11 +59,6 @@ pub(super) fn thinks(model: &str) -> bool {
     o_series
         || model.strip_prefix("gpt-").and_then(number).is_some_and(|major| major >= 5)
         || model.starts_with("codex")
-}
-
-/// A tool's name as servers take it: they know no colon.
-pub(super) fn wire_name(name: &str) -> String {
-    name.replace(':', "__")
 }
 
 pub(super) fn rename_calls(request: &mut Request, rename: impl Fn(&str) -> String) {

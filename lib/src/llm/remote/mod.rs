@@ -19,7 +19,7 @@ use hyper::header::{
 };
 use serde_json::{Value, json};
 
-use self::adjust::{remember_prompt, rename_calls, restore, thinks, wire_name};
+use self::adjust::{remember_prompt, rename_calls, restore, thinks};
 use self::endpoint::{FoundKey, Headers, ProviderEndpoint};
 use self::forward::headers_of;
 use self::key::{ApiKey, KeyCommand};
@@ -31,6 +31,7 @@ use super::{Answered, ErrorClass, LlmError, Message, Request, by_length, meta, w
 use crate::clock;
 use crate::config::{self, Environment, ProviderName};
 use crate::event::Usage;
+use crate::ids::wire_name;
 use crate::process::{Cancel, Spawner};
 use crate::redact::Redactor;
 

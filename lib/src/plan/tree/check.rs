@@ -339,6 +339,7 @@ fn tree(
         test_commands: node.test_commands,
         pipeline: node.pipeline,
         touches: node.touches,
+        repo: node.repo,
         unknown: node.unknown,
     });
     TaskTree {

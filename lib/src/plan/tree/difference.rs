@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{TaskNode, TaskTree};
-use crate::ids::TaskId;
+use crate::ids::{RepoName, TaskId};
 
 impl TaskTree {
     /// What `newer` changes, one line each: nodes first, the order last. Where a node was read from is no change.
@@ -70,6 +70,10 @@ fn changes(old: &TaskNode, new: &TaskNode, lines: &mut Vec<String>) {
     }
     if old.touches != new.touches {
         lines.push(format!("{id}: what it touches changed"));
+    }
+    if old.repo != new.repo {
+        let shown = |repo: &Option<RepoName>| repo.as_ref().map_or("none of its own", RepoName::as_str).to_owned();
+        lines.push(format!("{id}: the repository changed: {} → {}", shown(&old.repo), shown(&new.repo)));
     }
     if old.unknown.fields != new.unknown.fields {
         lines.push(format!("{id}: fields of its own changed"));

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::json::{ListItem, member};
 use super::{PathPattern, TestCommand, UnknownFields};
+use crate::ids::RepoName;
 
 /// A tree that is still to be checked.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +35,7 @@ pub(in crate::plan) struct DraftNode {
     pub test_commands: Vec<TestCommand>,
     pub pipeline: Option<String>,
     pub touches: Vec<PathPattern>,
+    pub repo: Option<RepoName>,
     pub unknown: UnknownFields,
 }
 

@@ -9,6 +9,7 @@ mod draft;
 mod graph;
 mod hierarchy;
 mod json;
+mod node_repos;
 mod path_pattern;
 mod read;
 #[cfg(test)]
@@ -23,10 +24,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ids::TaskId;
+use crate::ids::{RepoName, TaskId};
 pub(in crate::plan) use check::check;
 pub(in crate::plan) use draft::{Draft, DraftError, DraftNode, ParentField};
 pub(in crate::plan) use json::{Json, ListItem, ObjectFields};
+pub use node_repos::NodeRepos;
 pub use path_pattern::PathPattern;
 pub(in crate::plan) use read::{node_fields, tree_errors};
 
@@ -70,6 +72,8 @@ pub struct TaskNode {
     pub pipeline: Option<String>,
     /// The files it is expected to change, as far as it says.
     pub touches: Vec<PathPattern>,
+    /// The repository of the workspace it is worked in, if it names one; else that of the node it is part of.
+    pub repo: Option<RepoName>,
     unknown: UnknownFields,
 }
 

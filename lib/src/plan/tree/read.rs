@@ -9,6 +9,7 @@ use super::{
     Draft, DraftError, DraftNode, Json, ObjectFields, ParentField, PathPattern, TaskTree, TestCommand, TestKind,
     TreeError, check,
 };
+use crate::ids::RepoName;
 
 /// The longest a test command may be given: past a year a number is a slip.
 const LONGEST: Duration = Duration::from_secs(31_536_000);
@@ -107,6 +108,10 @@ pub(in crate::plan) fn node_fields(mut fields: ObjectFields<'_>) -> DraftNode {
     fields.take("is_leaf");
     if node.pipeline.as_ref().is_some_and(|file| file.trim().is_empty()) {
         fields.error("pipeline", "is empty: name a file, or leave it out");
+    }
+    match fields.text("repo").map(RepoName::new).transpose() {
+        Ok(repo) => node.repo = repo,
+        Err(invalid) => fields.error("repo", invalid.to_string()),
     }
     for item in fields.texts("touches").unwrap_or_default() {
         match PathPattern::read(&item.id) {

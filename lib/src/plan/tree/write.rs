@@ -22,6 +22,7 @@ const OF_NODE: &[&str] = &[
     "test_commands",
     "pipeline",
     "touches",
+    "repo",
 ];
 const OF_TEST: &[&str] = &["type", "command", "framework", "timeout"];
 
@@ -72,6 +73,9 @@ fn node(node: &TaskNode) -> Value {
     }
     if !node.touches.is_empty() {
         fields.insert("touches".into(), node.touches.iter().map(PathPattern::as_str).collect());
+    }
+    if let Some(repo) = &node.repo {
+        fields.insert("repo".into(), repo.as_str().into());
     }
     keep(&mut fields, &node.unknown.fields, OF_NODE);
     Value::Object(fields)

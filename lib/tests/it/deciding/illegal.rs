@@ -2,8 +2,8 @@
 
 use pleach::event::{
     Checkpoint, ContextForked, Event, ForkKind, NodeStarted, Outcome, PauseReason, PipelineCancelled,
-    PipelineCompleted, PipelineFailed, PipelinePaused, Recorded, Resumed, RetryAt, Route, SessionBranchCreated,
-    SnapshotRecorded, TurnCommitted, WorktreeCreated,
+    PipelineCompleted, PipelineFailed, PipelinePaused, Recorded, RepoCloned, Resumed, RetryAt, Route,
+    SessionBranchCreated, SnapshotRecorded, TurnCommitted, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::state::{State, Visit};
@@ -124,6 +124,8 @@ fn outside() -> Vec<Event> {
     let turn = "main.1".parse().unwrap();
     vec![
         SessionBranchCreated { repo: repo.clone(), branch: branch.clone(), base: commit, extra: Default::default() }
+            .into(),
+        RepoCloned { repo: repo.clone(), remote: "/srv/x.git".into(), commit, depth: None, extra: Default::default() }
             .into(),
         WorktreeCreated { repo: repo.clone(), name: "main".into(), extra: Default::default() }.into(),
         TurnCommitted { turn, repo, branch, git_sha: commit, extra: Default::default() }.into(),

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{
-    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BudgetExceeded, Checkpoint, Commits, ConflictKind,
-    ConflictedPath, ContextForked, ContextJoined, Event, FailureClass, Feedback, FeedbackKind, ForkKind,
-    HumanInteraction, Landed, Landing, MergeComplete, MergeEscalated, MessageRange, NodeExecution, NodeStarted,
-    Outcome, ParallelBranch, ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted,
-    PauseReason, PhaseMerged, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted,
-    PriceUnknown, Recorded, Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot,
-    SnapshotRecorded, Status, StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall, ToolExecution, TurnCommitted,
-    Usage, WarningCode, WorktreeCreated, WorktreeMergeConflict, WorktreeMerged,
+    AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BranchPushed, BudgetExceeded, Checkpoint, CleanedItem,
+    CleanedKind, CleanupCompleted, Commits, ConflictKind, ConflictedPath, ContextForked, ContextJoined, Event,
+    FailureClass, Feedback, FeedbackKind, FetchedStart, ForkKind, HumanInteraction, KeptItem, Landed, Landing,
+    MergeComplete, MergeEscalated, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch,
+    ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged,
+    PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, PushFailed,
+    Recorded, RepoCloned, RepoFetched, Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot,
+    SnapshotRecorded, Status, StayingItem, StepFinished, TaskLanded, TaskOf, TaskStarted, ToolCall, ToolExecution,
+    TurnCommitted, Usage, WarningCode, WorktreeCreated, WorktreeMergeConflict, WorktreeMerged,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -44,11 +45,98 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events =
-        [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks(), resumed(), told(), parallel()].concat();
+    let events = [
+        session(),
+        nodes(),
+        turns(),
+        checkpoints(),
+        tasks(),
+        money(),
+        marks(),
+        resumed(),
+        told(),
+        parallel(),
+        remotes(),
+        cleanups(),
+    ]
+    .concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
+}
+
+/// What goes between repositories and their remotes.
+fn remotes() -> Vec<Event> {
+    let (remote, record) = ("https://git.example/b.git".to_owned(), "refs/pleach/sessions/abcdefgh/main".to_owned());
+    vec![
+        RepoCloned {
+            repo: repo(),
+            remote: remote.clone(),
+            commit: commit(1),
+            depth: Some(50),
+            extra: Default::default(),
+        }
+        .into(),
+        RepoFetched {
+            repo: repo(),
+            remote: remote.clone(),
+            commit: commit(2),
+            start: FetchedStart::Upstream,
+            extra: Default::default(),
+        }
+        .into(),
+        BranchPushed {
+            repo: repo(),
+            remote: remote.clone(),
+            refs: BTreeMap::from([(format!("refs/heads/{}", branch()), commit(3)), (record.clone(), commit(4))]),
+            extra: Default::default(),
+        }
+        .into(),
+        PushFailed {
+            repo: repo(),
+            remote,
+            refs: vec![record],
+            why: "pre-receive hook declined".into(),
+            retry_in: Some(20),
+            extra: Default::default(),
+        }
+        .into(),
+    ]
+}
+
+fn cleanups() -> Vec<Event> {
+    let item = |kind, name: &str| CleanedItem {
+        kind,
+        name: name.into(),
+        repo: repo(),
+        session: None,
+        commit: None,
+        bytes: None,
+        remote: None,
+    };
+    let session = Some("abcdefgh".parse().unwrap());
+    let cleaned = CleanupCompleted {
+        dry_run: false,
+        removed: vec![
+            CleanedItem {
+                session: session.clone(),
+                bytes: Some(81_920),
+                ..item(CleanedKind::Worktree, "/w/abcdefgh/main")
+            },
+            CleanedItem { session, commit: Some(commit(1)), ..item(CleanedKind::Branch, branch().as_str()) },
+            item(CleanedKind::Lock, "session-hgfedcba"),
+        ],
+        kept: vec![KeptItem { reference: "refs/pleach/keep/abcdefgh-1".into(), repo: repo() }],
+        stays: vec![StayingItem {
+            name: "session hgfedcba".into(),
+            repo: repo(),
+            why: "it is paused and can be resumed".into(),
+        }],
+        recent: 2,
+        bytes: 81_920,
+        extra: Default::default(),
+    };
+    vec![cleaned.into()]
 }
 
 /// What is told and not recorded.
@@ -66,6 +154,7 @@ fn told() -> Vec<Event> {
         TaskStarted {
             task: "P1.T2".parse().unwrap(),
             title: "Greet the reader".into(),
+            repo: Some(repo()),
             session: "abcdefgh".parse().unwrap(),
             number: Some(2),
             of: Some(5),
@@ -76,6 +165,7 @@ fn told() -> Vec<Event> {
         TaskStarted {
             task: "P1".parse().unwrap(),
             title: "Greetings".into(),
+            repo: None,
             session: "abcdefgh".parse().unwrap(),
             number: None,
             of: None,
@@ -164,7 +254,8 @@ fn session() -> Vec<Event> {
             config: json!({"agent": "builtin", "budget": {"usd": 1.5}}),
             base: at(1),
             branches: [(repo(), branch())].into(),
-            target: Some("main".parse().unwrap()),
+            targets: [(repo(), "main".parse().unwrap())].into(),
+            record_repo: None,
             simulated: true,
             task: None,
             extra: Default::default(),

@@ -253,6 +253,23 @@ fn fill(mut event: Event, with: Filling) -> Event {
         Event::PhaseMerged(data) => (data.commit, data.extra) = (with.commit, with.extra),
         Event::MergeComplete(data) => (data.auto, data.tier, data.extra) = (with.flag, with.maybe, with.extra),
         Event::MergeEscalated(data) => (data.conflicts, data.extra) = (with.small as usize, with.extra),
+        Event::CleanupCompleted(data) => {
+            (data.dry_run, data.bytes, data.extra) = (with.flag, with.number, with.extra);
+            data.removed.iter_mut().for_each(|removed| removed.name.clone_from(&with.text));
+        }
+        Event::RepoCloned(data) => {
+            (data.remote, data.commit, data.extra) = (with.text, with.commit, with.extra);
+            data.depth = of_flag(with.flag, with.small);
+        }
+        Event::RepoFetched(data) => (data.remote, data.commit, data.extra) = (with.text, with.commit, with.extra),
+        Event::BranchPushed(data) => {
+            data.refs = with.words.into_keys().map(|name| (name, with.commit)).collect();
+            (data.remote, data.extra) = (with.text, with.extra);
+        }
+        Event::PushFailed(data) => {
+            (data.refs, data.retry_in) = (with.words.into_keys().collect(), of_flag(with.flag, with.number));
+            (data.remote, data.why, data.extra) = (with.text.clone(), with.text, with.extra);
+        }
         Event::Warning(data) => *data = WarningCode::Other(with.text.clone()).with(with.text),
         Event::AgentSpoke(data) => (data.node_id, data.message, data.extra) = (with.node, with.json, with.extra),
         Event::AgentWaits(data) => (data.node_id, data.why, data.extra) = (with.node, with.maybe, with.extra),

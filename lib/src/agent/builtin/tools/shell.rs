@@ -1,5 +1,6 @@
 //! Running commands for the model.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 use super::answer::{ToolAnswer, Wrote};
 use crate::agent::Job;
 use crate::agent::builtin::BuiltinLimits;
+use crate::agent::tool_commands::{ToolCommand, describe_output};
 use crate::process::sandbox::Refusals;
 use crate::process::{self, Cancel, CommandSpec, Spawner};
 
@@ -51,13 +53,13 @@ impl Shell {
     }
 
     /// Runs a command of the configuration, for which the model cannot say how long it may take.
-    pub(super) async fn run_configured(&self, command: &str, cancel: &Cancel) -> ToolAnswer {
+    pub(super) async fn run_configured(&self, tool: &ToolCommand, cancel: &Cancel) -> ToolAnswer {
         let most = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
-        let args = ShellArgs { command: command.to_owned(), timeout_ms: Some(most), _description: None };
-        self.run(args, cancel).await
+        let args = ShellArgs { command: tool.command.clone(), timeout_ms: Some(most), _description: None };
+        self.run(args, &tool.dir, cancel).await
     }
 
-    pub(super) async fn run(&self, args: ShellArgs, cancel: &Cancel) -> ToolAnswer {
+    pub(super) async fn run(&self, args: ShellArgs, dir: &Path, cancel: &Cancel) -> ToolAnswer {
         if args.timeout_ms == Some(0) {
             return ToolAnswer::error("`timeout_ms` counts from 1");
         }
@@ -65,8 +67,8 @@ impl Shell {
         let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         let wall = asked.min(self.most).min(left);
         let limits = process::CommandLimits { wall: Some(wall), output: OUTPUT, ..process::CommandLimits::default() };
-        let argv = CommandSpec::shell(&args.command, &self.template.cwd).argv;
-        let command = CommandSpec { argv, limits, ..self.template.clone() };
+        let CommandSpec { argv, cwd, .. } = CommandSpec::shell(&args.command, dir);
+        let command = CommandSpec { argv, cwd, limits, ..self.template.clone() };
         let output = match self.spawner.run(command, cancel, &mut |_, _| {}).await {
             Ok(output) => output,
             Err(error) => {
@@ -75,26 +77,13 @@ impl Shell {
                 return answer;
             }
         };
-        let mut text = String::new();
-        for (name, capture) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
-            let said = capture.to_text();
-            if !said.is_empty() {
-                text.push_str(&format!("[{name}]\n{said}"));
-                if !said.ends_with('\n') {
-                    text.push('\n');
-                }
-            }
-        }
-        text.push_str(&format!("[{}]", output.exit));
+        let mut text = describe_output(&output);
         if matches!(output.exit, process::Exit::TimedOut(_)) && args.timeout_ms.is_none() {
             text.push_str(" (give timeout_ms for a command that needs longer)");
         }
         // Whoever meets the bounds should know them when it does, not only from its task.
-        let refused = self
-            .template
-            .sandbox
-            .as_ref()
-            .map(|sandbox| process::sandbox::refusals(sandbox, &text, &self.template.cwd));
+        let sandbox = self.template.sandbox.as_ref();
+        let refused = sandbox.map(|sandbox| process::sandbox::refusals(sandbox, &text, dir));
         let refused = if output.exit.success() { refused.map(Refusals::of_success) } else { refused };
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text.push_str(&format!("\n[{refused}]"));

@@ -5,6 +5,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::agent::builtin::BuiltinLimits;
 
 struct Bench {
     dir: TempDir,
@@ -38,7 +39,8 @@ impl Bench {
 
     fn run(&self, tool: &str, arguments: Value) -> ToolAnswer {
         let never = Cancel::never();
-        let spec = specs(&BuiltinLimits::default(), &[]).into_iter().find(|spec| spec.name == tool).expect("a tool");
+        let spec =
+            specs(&BuiltinLimits::default(), &[], &[]).into_iter().find(|spec| spec.name == tool).expect("a tool");
         let arguments = match arguments::fit(&spec.parameters, &arguments) {
             Ok(arguments) => arguments,
             Err(why) => return ToolAnswer::error(format!("the arguments do not fit the tool: {why}")),
@@ -263,7 +265,7 @@ fn names_that_are_no_text_are_searched_too() {
 
 #[test]
 fn every_tool_is_described() {
-    let specs = specs(&BuiltinLimits::default(), &[]);
+    let specs = specs(&BuiltinLimits::default(), &[], &[]);
     assert_eq!(
         specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(),
         ["read_file", "write_file", "edit_file", "grep", "glob", "shell"]

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 as the protocol uses it: one message per line, questions in both directions.
+//! JSON-RPC 2.0 as the protocols of agents and their tools use it: one message per line, questions in both directions.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -6,13 +6,19 @@ use serde_json::{Value, json};
 /// The error code of an unknown method.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
+/// The error code of a request that makes no sense.
+pub(super) const INVALID_PARAMS: i64 = -32602;
+
+/// The error code of a line that is no message.
+const PARSE_ERROR: i64 = -32700;
+
 /// The error code of something that went wrong inside.
 pub(super) const INTERNAL: i64 = -32603;
 
 /// The protocol's error code for an agent without a login.
 pub(super) const AUTH_REQUIRED: i64 = -32000;
 
-/// What a line of the agent says.
+/// What a line of the other side says.
 #[derive(Debug, PartialEq)]
 pub(super) enum RpcMessage {
     /// It asks for something.
@@ -111,8 +117,17 @@ pub(super) fn answer(id: &Value, result: Value) -> Vec<u8> {
 
 /// The answer to a request for something this client does not offer.
 pub(super) fn not_offered(id: &Value, method: &str) -> Vec<u8> {
-    let message = format!("pleach does not offer `{method}`");
-    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": METHOD_NOT_FOUND, "message": message}}))
+    refusal(id, METHOD_NOT_FOUND, &format!("pleach does not offer `{method}`"))
+}
+
+/// The answer to a request that cannot be met.
+pub(super) fn refusal(id: &Value, code: i64, message: &str) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
+}
+
+/// The answer to what is no message.
+pub(super) fn unreadable() -> Vec<u8> {
+    refusal(&Value::Null, PARSE_ERROR, "this is no message of JSON-RPC 2.0")
 }
 
 fn line(message: &Value) -> Vec<u8> {

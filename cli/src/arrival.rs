@@ -1,0 +1,242 @@
+//! A session that arrives from a remote: its records and repositories are brought here, so that it can continue.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Component, Path, PathBuf};
+
+use pleach::engine::Summary;
+use pleach::event::PipelineStarted;
+use pleach::git::remote::{self, BroughtRecords, CloneRequest, RemoteRecords, RemoteUrl};
+use pleach::git::{self, Repo};
+use pleach::ids::{RepoName, SessionId};
+use pleach::process::Cancel;
+use pleach::record::History;
+use serde_json::{Value, json};
+
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git};
+use crate::place::{Place, Places};
+use crate::remotes::{clone_missing, remote_of};
+use crate::settings::{self, PROJECT_FILES, Settings};
+
+/// Brings a session from the remote of its records: into the workspace that is here, or into a new one in this directory.
+pub fn arrive(globals: &Globals, address: &str, given: &str) -> Result<SessionId, Failure> {
+    let local = settings::load_for(globals, &globals.dir)?;
+    let remote = RemoteUrl::new(address, &globals.dir).map_err(|why| {
+        Failure::new(Code::RemoteInvalid, format!("`--remote` is not an address: {why}"))
+            .hint("write it as `git clone` takes it: https://HOST/PATH, git@HOST:PATH, or a path")
+    })?;
+    let unreachable = |error: remote::RemoteError| {
+        Failure::new(Code::CloneFailed, format!("cannot ask {remote} for sessions: {error}"))
+            .hint("check the address, the network and your credentials")
+    };
+    let sessions = remote::remote_sessions(&remote, &local.own_environment, &Cancel::never()).map_err(unreachable)?;
+    let id = named(&remote, &sessions, given)?;
+    let records = &sessions[&id];
+    let place = match is_empty(&globals.dir) {
+        // Whatever lies around it is none of the session's.
+        true => {
+            let repo = clone_here(globals, &local, &remote, (&id, records))?;
+            Place::find(&repo, None, &settings::load_for(globals, &globals.dir)?)?
+        }
+        false => Place::find(&globals.dir, None, &local)
+            .map_err(|failure| failure.hint("a session is brought into its workspace, or into an empty directory"))?,
+    };
+    bring(&place.repo, &remote, (&id, records))?;
+    bring_others(globals, &place, &id)?;
+    Ok(id)
+}
+
+/// The session an id, or the beginning of one, names.
+fn named(remote: &RemoteUrl, known: &BTreeMap<SessionId, RemoteRecords>, given: &str) -> Result<SessionId, Failure> {
+    let fitting: Vec<&SessionId> =
+        known.keys().filter(|id| !given.is_empty() && id.as_str().starts_with(given)).collect();
+    match fitting.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(Failure::new(Code::NoSuchSession, format!("{remote} has no records of a session `{given}`"))
+            .hint("records are pushed with `push: on_checkpoint`, or when a session is done")),
+        _ => Err(Failure::new(Code::SessionAmbiguous, format!("`{given}` is the beginning of several sessions"))
+            .hint("give more of its id")),
+    }
+}
+
+/// Whether a directory has nothing in it.
+fn is_empty(dir: &Path) -> bool {
+    dir.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn bring(repo: &Repo, remote: &RemoteUrl, (id, records): (&SessionId, &RemoteRecords)) -> Result<(), Failure> {
+    match remote::bring_records(repo, remote, id, records, &Cancel::never()) {
+        Ok(BroughtRecords::Diverged) => Err(Failure::new(
+            Code::ContinuedElsewhere,
+            format!("session {id} was continued here and elsewhere: {remote} has records that are not from here"),
+        )
+        .hint("go on where it runs now, or start a new session from this one's branch")),
+        Ok(BroughtRecords::Known | BroughtRecords::Brought) => Ok(()),
+        Err(error) => Err(Failure::new(Code::CloneFailed, format!("cannot fetch session {id} from {remote}: {error}"))
+            .hint("check the network and your credentials")),
+    }
+}
+
+/// Clones the repository of the records to where it was in its workspace, and writes the settings of that where there are
+/// none. Returns its path.
+fn clone_here(
+    globals: &Globals,
+    local: &Settings,
+    remote: &RemoteUrl,
+    session: (&SessionId, &RemoteRecords),
+) -> Result<PathBuf, Failure> {
+    let dir = &globals.dir;
+    let io = |doing: &str, path: &Path, error: &std::io::Error| {
+        Failure::new(Code::CloneFailed, format!("cannot {doing} `{}`", path.display())).because(error)
+    };
+    // Its name is in its record.
+    let unnamed = dir.join(format!(".pleach-{}", session.0));
+    if unnamed.exists() {
+        std::fs::remove_dir_all(&unnamed).map_err(|error| io("remove", &unnamed, &error))?;
+    }
+    if globals.verbosity >= 0 && !globals.json {
+        say!("cloning {remote}");
+    }
+    let request = CloneRequest { remote, path: &unnamed, depth: None };
+    remote::clone(&request, &local.own_environment, &Cancel::never()).map_err(|error| {
+        Failure::new(Code::CloneFailed, format!("cannot clone {remote}: {error}"))
+            .hint("check the address, the network and your credentials")
+    })?;
+    let started = {
+        let repo = git::discover(&unnamed, &local.own_environment).map_err(|error| of_git(&error))?;
+        bring(&repo, remote, session)?;
+        History::newest(&repo, session.0).map_err(|error| of_engine(&error.into()))?.started
+    };
+    let name = started.record_repo();
+    let place = dir.join(relative(&started, name));
+    if place == *dir {
+        for entry in unnamed.read_dir().map_err(|error| io("list", &unnamed, &error))?.flatten() {
+            let to = dir.join(entry.file_name());
+            std::fs::rename(entry.path(), &to).map_err(|error| io("move to", &to, &error))?;
+        }
+        std::fs::remove_dir(&unnamed).map_err(|error| io("remove", &unnamed, &error))?;
+    } else {
+        place.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|error| io("create", &place, &error))?;
+        std::fs::rename(&unnamed, &place).map_err(|error| io("move to", &place, &error))?;
+    }
+    let has_settings = PROJECT_FILES.iter().any(|file| dir.join(file).exists());
+    if !has_settings && let Some(text) = recorded_workspace(&started, remote) {
+        let file = dir.join(PROJECT_FILES[0]);
+        std::fs::write(&file, text).map_err(|error| io("write", &file, &error))?;
+        if globals.verbosity >= 0 && !globals.json {
+            say!("wrote {} with the workspace of session {}", PROJECT_FILES[0], session.0);
+        }
+    }
+    Ok(place)
+}
+
+/// Where a repository was, from the directory of the project: as recorded, or its name.
+fn relative(started: &PipelineStarted, name: &RepoName) -> PathBuf {
+    let path = started.config.pointer(&format!("/workspace/repos/{name}/path")).and_then(Value::as_str);
+    let is_inside = |path: &&Path| {
+        path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) && !path.is_absolute()
+    };
+    let path = path.map(Path::new).filter(is_inside);
+    let path = path.map_or_else(|| PathBuf::from(name.as_str()), Path::to_owned);
+    path.components().filter(|part| !matches!(part, Component::CurDir)).collect()
+}
+
+/// The recorded workspace as settings, with the remote the session came from; none if it had none.
+fn recorded_workspace(started: &PipelineStarted, remote: &RemoteUrl) -> Option<String> {
+    let mut workspace = started.config.get("workspace")?.clone();
+    let repos = workspace.get_mut("repos")?.as_object_mut().filter(|repos| !repos.is_empty())?;
+    for (name, repo) in repos.iter_mut() {
+        let Ok(name) = name.parse::<RepoName>() else { continue };
+        let path = relative(started, &name);
+        let path = if path.as_os_str().is_empty() { ".".to_owned() } else { path.display().to_string() };
+        repo["path"] = json!(path);
+        // A password stays out of files; git has it in the clone, which is pushed to then.
+        if name == *started.record_repo() && remote.to_string() == remote.as_git() {
+            repo["remote"] = json!(remote.as_git());
+        }
+    }
+    let mut text = "# The workspace of a session that was resumed here.\n".to_owned();
+    let mut sections = vec![("workspace", workspace)];
+    sections.extend(started.config.get("record").map(|record| ("record", record.clone())));
+    for (key, value) in sections {
+        write_yaml(&mut text, key, &value, 0);
+    }
+    Some(text)
+}
+
+/// A setting as YAML. Whatever holds no other settings is written as JSON, which is YAML.
+fn write_yaml(text: &mut String, key: &str, value: &Value, depth: usize) {
+    let (indent, key) = ("  ".repeat(depth), json!(key));
+    match value {
+        Value::Null => {}
+        Value::Object(map) if map.values().all(Value::is_null) => {}
+        Value::Object(map) => {
+            let _ = writeln!(text, "{indent}{key}:");
+            map.iter().for_each(|(key, value)| write_yaml(text, key, value, depth + 1));
+        }
+        value => {
+            let _ = writeln!(text, "{indent}{key}: {value}");
+        }
+    }
+}
+
+/// Brings the other repositories of a session, with the commits its records speak of.
+fn bring_others(globals: &Globals, place: &Place, id: &SessionId) -> Result<(), Failure> {
+    let started = History::newest(&place.repo, id).map_err(|error| of_engine(&error.into()))?.started;
+    if !started.has_several_repos() {
+        return Ok(());
+    }
+    let settings = settings::load_for(globals, &globals.dir)?;
+    clone_missing(globals, &settings)?;
+    let places = Places::of_session(place.clone(), &started, &settings)?;
+    for other in &places.others {
+        let Some(remote) = remote_of(&settings.resolved.config, &other.name)? else { continue };
+        remote::fetch(&other.repo, &other.name, &remote, None, &Cancel::never()).map_err(|error| {
+            Failure::new(Code::CloneFailed, format!("cannot fetch `{}` from {remote}: {error}", other.name))
+                .hint("check the network and your credentials")
+        })?;
+    }
+    require_commits(&places, id)
+}
+
+/// Its newest record speaks of commits in all repositories; one may not have been pushed in time.
+fn require_commits(places: &Places, id: &SessionId) -> Result<(), Failure> {
+    let summary = Summary::newest(&places.record.repo, id).map_err(|error| of_engine(&error))?;
+    for place in places.all() {
+        let states = std::iter::once(&summary.state).chain(&summary.branches);
+        for commit in states.filter_map(|state| state.work.get(&place.name)) {
+            if place.repo.commit(*commit).is_err() {
+                let message = format!("session {id} stands at {commit} in `{}`, which its remote lacks", place.name);
+                return Err(Failure::new(Code::CommitMissing, message)
+                    .hint("push the session's branch from the machine that has it, and resume again"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to go on with a session that another machine has continued. A remote that cannot be asked refuses nothing.
+pub fn refuse_continued(settings: &Settings, place: &Place, id: &SessionId) -> Result<(), Failure> {
+    let config = &settings.resolved.config;
+    let pushes = config
+        .workspace
+        .repos
+        .get(&place.name)
+        .is_some_and(|repo| repo.push_policy() == pleach::config::PushPolicy::OnCheckpoint);
+    let Some(remote) = remote_of(config, &place.name)?.filter(|_| pushes) else { return Ok(()) };
+    let Ok(sessions) = remote::remote_sessions(&remote, &settings.own_environment, &Cancel::never()) else {
+        return Ok(());
+    };
+    let Some(records) = sessions.get(id) else { return Ok(()) };
+    if remote::is_known(&place.repo, id, records).map_err(|error| of_git(&error))? {
+        return Ok(());
+    }
+    let message = format!("another machine has continued session {id}: {remote} has records that are not from here");
+    let address = pleach::text::shell_word(remote.to_string());
+    Err(Failure::new(Code::ContinuedElsewhere, message).hint(format!(
+        "go on there; once it has stopped, `pleach resume {id} --remote {address}` brings what it did and continues here"
+    )))
+}

@@ -1,0 +1,153 @@
+//! The removal of one session, with the sizes of what goes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pleach::engine::{Obstacle, Removal, RemovalStep, RepoStep, Summary, prepare_removal};
+use pleach::event::{CleanedItem, CleanedKind};
+use pleach::ids::SessionId;
+use pleach::workspace::disk_usage;
+
+use super::remote_refs::RemoteRefs;
+use super::{Cleaner, item, text};
+use crate::code::Code;
+use crate::commands::rm;
+use crate::failure::Failure;
+use crate::place::Place;
+use crate::sessions::SessionGround;
+
+impl Cleaner<'_> {
+    /// Removes a session, step by step.
+    pub(super) fn session(
+        &mut self,
+        place: &Place,
+        session: &SessionId,
+        summary: &Summary,
+        remote: &mut RemoteRefs<'_>,
+    ) -> Result<(), Failure> {
+        let ground = SessionGround { settings: self.ground.settings.clone(), place: place.clone() };
+        let (state_dir, worktrees) = (&ground.settings.state_dir, &ground.settings.resolved.config.worktrees);
+        let copied_in: Vec<_> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
+        let prepared = prepare_removal(&ground.repos(&summary.started), session, state_dir, &copied_in);
+        let removal = prepared.map_err(|error| rm::failure(&error)).and_then(refuse_losses);
+        let removal = match removal {
+            Ok(removal) => removal,
+            Err(why) => return self.report.stays(&format!("session {session}"), place, &why),
+        };
+        let planned = if self.args.remote { remote.of_session(place, summary, &mut self.report)? } else { Vec::new() };
+        let mut sizes = Sizes::of(&removal);
+        if self.args.dry_run {
+            for step in removal.steps() {
+                self.step(place, session, &step, &mut sizes)?;
+            }
+        } else {
+            // A reader that stops reading must not stop a removal in its middle.
+            let mut printed = Ok(());
+            let removed = removal.execute(&mut |step| {
+                let told = self.step(place, session, step, &mut sizes);
+                printed = std::mem::replace(&mut printed, Ok(())).and(told);
+            });
+            printed?;
+            if let Err(error) = removed {
+                return self.report.stays(&format!("session {session}"), place, &rm::failure(&error));
+            }
+        }
+        remote.add(planned);
+        Ok(())
+    }
+
+    /// One step of the removal of a session.
+    fn step(
+        &mut self,
+        place: &Place,
+        session: &SessionId,
+        (repo, step): &RepoStep,
+        sizes: &mut Sizes,
+    ) -> Result<(), Failure> {
+        let of = Place { name: repo.clone().unwrap_or_else(|| place.name.clone()), ..place.clone() };
+        let of_session = |kind, name: String| CleanedItem { session: Some(session.clone()), ..item(kind, name, &of) };
+        let (what, cleaned) = match step {
+            RemovalStep::Keep { reference, .. } => {
+                let reference = (!self.args.dry_run).then_some(reference.as_str());
+                return self.report.kept(&format!("session {session}"), &of, reference);
+            }
+            RemovalStep::LeaveBranch { branch, .. } => {
+                let why = "it has commits that no turn of its session made";
+                return self.report.stays_by_rule(&format!("branch {branch}"), &of, why);
+            }
+            RemovalStep::RemoveWorktree { path } => {
+                for run in sizes.run_directories_of(path) {
+                    let what = format!("the run directory {} of session {session}", run.display());
+                    let bytes = sizes.take(&run);
+                    let item = CleanedItem { bytes, ..of_session(CleanedKind::RunDirectory, text(&run)) };
+                    self.report.removed(&what, item)?;
+                }
+                let bytes = sizes.take(path);
+                let item = CleanedItem { bytes, ..of_session(CleanedKind::Worktree, text(path)) };
+                (format!("the worktree {} of session {session}", path.display()), item)
+            }
+            RemovalStep::RemoveHome { path } => {
+                let bytes = sizes.take(path);
+                let item = CleanedItem { bytes, ..of_session(CleanedKind::Home, text(path)) };
+                (format!("the agents' directory {} of session {session}", path.display()), item)
+            }
+            RemovalStep::RemoveBranch { branch, at } => {
+                let item = CleanedItem { commit: Some(*at), ..of_session(CleanedKind::Branch, branch.to_string()) };
+                (format!("branch {branch}"), item)
+            }
+            RemovalStep::RemoveRecord { at } => {
+                let item = CleanedItem { commit: *at, ..of_session(CleanedKind::Record, session.to_string()) };
+                (format!("the record of session {session}"), item)
+            }
+        };
+        self.report.removed(&what, cleaned)
+    }
+}
+
+/// Refuses what would lose something that git cannot keep. `pleach rm --force` does it.
+fn refuse_losses(removal: Removal) -> Result<Removal, Failure> {
+    let is_loss = |obstacle: &&Obstacle| match obstacle {
+        // Their commits are kept; a branch that was moved is left.
+        Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. } | Obstacle::BranchMoved { .. } => false,
+        Obstacle::Unsaved { .. }
+        | Obstacle::Unreadable { .. }
+        | Obstacle::Lost { .. }
+        | Obstacle::RepoMissing { .. } => true,
+    };
+    match removal.obstacles.iter().find(is_loss) {
+        Some(loss) => Err(Failure::new(Code::RemovalRefused, loss.to_string())),
+        None => Ok(removal),
+    }
+}
+
+/// How much the directories of a session have, measured before they go.
+struct Sizes {
+    bytes: BTreeMap<PathBuf, u64>,
+    /// Run directories by the worktree they lie beside.
+    beside: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Sizes {
+    fn of(removal: &Removal) -> Self {
+        let beside = removal.run_directories();
+        let steps = removal.steps();
+        let paths = steps.iter().filter_map(|(_, step)| match step {
+            RemovalStep::RemoveWorktree { path } | RemovalStep::RemoveHome { path } => Some(path),
+            _ => None,
+        });
+        let all = paths.chain(beside.iter().map(|(_, run)| run));
+        Self { bytes: all.map(|path| (path.clone(), disk_usage(path))).collect(), beside }
+    }
+
+    /// The run directories that go with a worktree, each told once.
+    fn run_directories_of(&mut self, worktree: &Path) -> Vec<PathBuf> {
+        let (its, others) = std::mem::take(&mut self.beside).into_iter().partition(|(of, _)| of == worktree);
+        self.beside = others;
+        let its: Vec<(PathBuf, PathBuf)> = its;
+        its.into_iter().map(|(_, run)| run).collect()
+    }
+
+    fn take(&mut self, path: &Path) -> Option<u64> {
+        self.bytes.remove(path)
+    }
+}

@@ -1,0 +1,274 @@
+//! `pleach pr`
+
+mod text;
+
+use clap::Args;
+use pleach::engine::ad_hoc::AdHocStatus;
+use pleach::engine::{RepoWork, SessionStatus, Summary, View};
+use pleach::git::remote::{self, PushRef, RefPush, RemoteUrl, upstream_of};
+use pleach::ids::{BranchName, CommitId, RepoName, SessionId};
+use pleach::process::Cancel;
+use pleach::workspace::branch_ref;
+use serde_json::{Value, json};
+
+use self::text::RequestText;
+use crate::code::Code;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::forge::{Forge, NewRequest, link_of_push};
+use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_git};
+use crate::place::Place;
+use crate::remotes::approved_remote;
+use crate::render::Out;
+use crate::sessions::{self, SessionGround};
+use crate::task_submission::named_task;
+
+/// Push the branch of a session or task, and open a pull request for it.
+///
+/// `gh` or `glab` opens it where one is installed; else the link the remote gives is printed. Title and text come from the
+/// task or the pipeline's goal, and say what was done turn by turn, what was tested and reviewed, and what it has cost. Over
+/// several repositories there is a request for each that was changed. Where a request for the branch is open, the push
+/// updates it, and its address is printed.
+///
+/// Work that is not finished is opened as a draft, with a warning.
+#[derive(Debug, Args)]
+pub struct PrArgs {
+    /// The session or the beginning of its id, or a task.
+    #[arg(value_name = "SESSION|TASK")]
+    id: String,
+    /// Open it as a draft.
+    #[arg(long)]
+    draft: bool,
+    /// The branch it is to be merged into; by default the one the work was started on.
+    #[arg(long, value_name = "BRANCH")]
+    base: Option<BranchName>,
+}
+
+pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
+    let ground = SessionGround::find(globals)?;
+    let named = find(&ground, &args.id)?;
+    let view = View::load(&ground.place.repo, &named.session).map_err(|error| of_engine(&error))?;
+    let is_finished = check(&view.summary)?;
+    if !is_finished && !args.draft {
+        let id = &named.session;
+        warning!(DraftOnly, "{id} is {}, so its pull request is a draft", view.summary.standing().word());
+    }
+    let draft = args.draft || !is_finished;
+    let mut branches = Vec::new();
+    for of in view.summary.repos().filter(RepoWork::has_changed) {
+        branches.push(PushedBranch::find((globals, &ground), &of, args.base.as_ref(), &view.summary)?);
+    }
+    if branches.is_empty() {
+        let message = format!("session {} has made no commit", named.session);
+        return Err(Failure::new(Code::NothingToRequest, message).hint("`pleach turns` shows what it did"));
+    }
+    for branch in &mut branches {
+        branch.push(globals)?;
+    }
+    let mut told = Vec::new();
+    for index in 0..branches.len() {
+        let (branch, others) = (&branches[index], branches.iter().enumerate().filter(|(at, _)| *at != index));
+        let others: Vec<&PushedBranch> = others.map(|(_, other)| other).collect();
+        let text = RequestText::of(&ground.settings.redactor(), &view, named.description.as_deref(), branch, &others);
+        told.push(request(&ground, branch, &text, draft)?);
+    }
+    tell(globals, &branches, &told)
+}
+
+/// The session that is meant, and what its task says.
+struct NamedWork {
+    session: SessionId,
+    description: Option<String>,
+}
+
+/// Finds an ad-hoc task, a session, or the newest session on a task of a tree.
+fn find(ground: &SessionGround, given: &str) -> Result<NamedWork, Failure> {
+    let SessionGround { settings, place } = ground;
+    if let Some(view) = named_task(settings, place, given)? {
+        let task = &view.task;
+        if view.status == AdHocStatus::Landed {
+            return Err(landed(task.id.as_str(), &task.target));
+        }
+        let none = || {
+            let message = format!("nobody has worked on {} yet", task.id);
+            Failure::new(Code::NothingToRequest, message).hint(format!("`pleach task start {}` does", task.id))
+        };
+        let session = view.session.clone().ok_or_else(none)?;
+        return Ok(NamedWork { session, description: Some(task.description.clone()) });
+    }
+    let unknown = match sessions::resolve(&place.repo, given) {
+        Ok(session) => return Ok(NamedWork { description: description_of(ground, &session)?, session }),
+        Err(failure) => failure,
+    };
+    let all = View::all(&place.repo).map_err(|error| of_engine(&error))?;
+    let is_on_it = |summary: &Summary| summary.started.task.as_ref().is_some_and(|task| task.id.as_str() == given);
+    let newest = all.into_iter().filter_map(|(id, summary)| Some((id, summary.ok()?))).find(|(_, on)| is_on_it(on));
+    newest.map(|(session, _)| NamedWork { session, description: None }).ok_or(unknown)
+}
+
+/// The text of the ad-hoc task a session works on.
+fn description_of(ground: &SessionGround, session: &SessionId) -> Result<Option<String>, Failure> {
+    let summary = Summary::newest(&ground.place.repo, session).map_err(|error| of_engine(&error))?;
+    let Some(task) = &summary.started.task else { return Ok(None) };
+    let view = named_task(&ground.settings, &ground.place, task.id.as_str())?;
+    Ok(view.map(|view| view.task.description))
+}
+
+fn landed(what: &str, target: &BranchName) -> Failure {
+    Failure::new(Code::NothingToRequest, format!("{what} has landed on `{target}` already"))
+        .hint(format!("push it with `git push`: `{target}` has the work"))
+}
+
+/// Whether the work of a session is finished. What runs, and what has landed, is refused.
+fn check(summary: &Summary) -> Result<bool, Failure> {
+    let id = &summary.session;
+    if summary.in_use {
+        return Err(Failure::new(Code::SessionLocked, format!("session {id} is running"))
+            .hint(format!("wait until it ends, or stop it with `pleach pause {id}`")));
+    }
+    match &summary.state.task {
+        Some(task) if task.landed.is_some() && task.is_complete() => Err(landed(task.of.id.as_str(), &task.of.target)),
+        Some(task) => Ok(task.is_complete()),
+        None => Ok(summary.standing() == SessionStatus::Done),
+    }
+}
+
+/// A branch at the remote of its repository.
+#[derive(Debug)]
+pub struct PushedBranch {
+    /// The repository.
+    pub repo: RepoName,
+    /// The branch.
+    pub branch: BranchName,
+    place: Place,
+    commit: CommitId,
+    base: Option<BranchName>,
+    remote: RemoteUrl,
+    /// Where the remote says a request can be opened.
+    link: Option<String>,
+}
+
+impl PushedBranch {
+    fn find(
+        (globals, ground): (&Globals, &SessionGround),
+        of: &RepoWork<'_>,
+        base: Option<&BranchName>,
+        summary: &Summary,
+    ) -> Result<Self, Failure> {
+        let is_record = of.repo == summary.started.record_repo();
+        let place = if is_record { ground.place.clone() } else { Place::named(of.repo, &ground.settings)? };
+        let work = of.work.expect("a repository that has changed has a commit");
+        // A person may have committed to the branch since.
+        let at = of.branch_at(&place.repo).map_err(|error| of_engine(&error))?;
+        let is_on_it = |at: &CommitId| place.repo.history().is_ancestor(work, *at).unwrap_or(false);
+        let commit = at.filter(is_on_it).unwrap_or(work);
+        let base = match (base, of.target) {
+            (Some(base), _) => Some(base.clone()),
+            (None, Some(target)) => Some(upstream_of(&place.repo, target).map_err(|error| of_git(&error))?),
+            (None, None) => None,
+        };
+        let remote = remote_to_push(globals, ground, &place)?;
+        Ok(Self { repo: of.repo.clone(), branch: of.branch.clone(), place, commit, base, remote, link: None })
+    }
+
+    fn push(&mut self, globals: &Globals) -> Result<(), Failure> {
+        let Self { branch, remote, place, .. } = self;
+        let pushed = [PushRef { name: branch_ref(branch), commit: self.commit }];
+        let report = remote::push(&place.repo, remote, &pushed, &Cancel::never()).map_err(|error| {
+            let why = error.to_string().replace('\n', "; ");
+            Failure::new(Code::BranchNotPushed, format!("`{branch}` cannot be pushed to {remote}: {why}"))
+                .hint("check the network and your credentials, then try again")
+        })?;
+        if !report.is_done() {
+            let is_behind = report.refs.iter().any(|pushed| pushed.result == RefPush::NonFastForward);
+            let hint = match is_behind {
+                true => format!("somebody has pushed to it: fetch it and merge it into `{branch}`, then try again"),
+                false => "the remote says why; it may protect branches of this name".to_owned(),
+            };
+            let message = format!("{remote} refuses `{branch}`: {}", report.why());
+            return Err(Failure::new(Code::PushRefused, message).hint(hint));
+        }
+        self.link = link_of_push(&report.words).map(str::to_owned);
+        if globals.verbosity >= 0 && !globals.json {
+            say!("pushed {} to {}", self.branch, self.remote);
+        }
+        Ok(())
+    }
+}
+
+/// The remote of a repository, asked about where it came with the project.
+fn remote_to_push(globals: &Globals, ground: &SessionGround, place: &Place) -> Result<RemoteUrl, Failure> {
+    approved_remote(globals, &ground.settings, place)?.ok_or_else(|| {
+        let message = format!("the repository `{}` has no remote to push to", place.name);
+        let hint = format!("set `workspace.repos.{}.remote`, or add one with `git remote add origin URL`", place.name);
+        Failure::new(Code::NoRemote, message).hint(hint)
+    })
+}
+
+/// What became of a request.
+struct RequestResult {
+    url: Option<String>,
+    state: &'static str,
+    draft: bool,
+}
+
+fn request(
+    ground: &SessionGround,
+    branch: &PushedBranch,
+    text: &RequestText,
+    draft: bool,
+) -> Result<RequestResult, Failure> {
+    let Some(forge) = Forge::find(&ground.settings, &branch.place, Some(&branch.remote)) else {
+        return Ok(RequestResult { url: branch.link.clone(), state: "pushed", draft: false });
+    };
+    let by_hand = |failure: Failure| {
+        let link = branch.link.as_ref().map(|link| format!("; open it at {link}")).unwrap_or_default();
+        let hint = failure.hint.clone().unwrap_or_default();
+        failure.hint(format!("`{}` is pushed{link}; {hint}", branch.branch))
+    };
+    let open = forge.open_request(branch.branch.as_str()).map_err(by_hand)?;
+    if let Some(url) = open {
+        return Ok(RequestResult { url: Some(url), state: "updated", draft: false });
+    }
+    let new = NewRequest {
+        branch: branch.branch.as_str(),
+        base: branch.base.as_ref().map(BranchName::as_str),
+        title: &text.title,
+        body: &text.body,
+        draft,
+    };
+    let url = forge.create(&new).map_err(by_hand)?;
+    Ok(RequestResult { url: Some(url), state: "opened", draft })
+}
+
+fn tell(globals: &Globals, branches: &[PushedBranch], told: &[RequestResult]) -> Result<Exit, Failure> {
+    let mut out = Out::new();
+    if globals.json {
+        let document = |(branch, result): (&PushedBranch, &RequestResult)| -> Value {
+            json!({
+                "repo": branch.repo, "remote": branch.remote.to_string(), "branch": branch.branch,
+                "commit": branch.commit, "base": branch.base, "url": result.url, "state": result.state,
+                "draft": result.draft,
+            })
+        };
+        out.json(&json!({"requests": branches.iter().zip(told).map(document).collect::<Vec<_>>()}))?;
+        return Ok(Exit::Done);
+    }
+    for (branch, result) in branches.iter().zip(told) {
+        let of = if branches.len() > 1 { format!("{}: ", branch.repo) } else { String::new() };
+        match (&result.url, result.state) {
+            (Some(url), "pushed") => out.line(format!("{of}open the pull request at {url}"))?,
+            (Some(url), state) => out.line(format!("{of}{state} {url}"))?,
+            (None, _) => {
+                let into = branch.base.as_ref().map(|base| format!(" into {base}")).unwrap_or_default();
+                let line = format!(
+                    "{of}open a pull request of {}{into} at {}; with `gh` or `glab` installed, pleach does",
+                    branch.branch, branch.remote
+                );
+                out.line(line)?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,184 @@
+//! Where a command works: the repositories of the workspace, found through the settings.
+
+use std::path::{Path, PathBuf};
+
+use pleach::config::{DEFAULT_BRANCH_PREFIX, RepoSettings};
+use pleach::engine::{SessionRepo, SessionRepos};
+use pleach::event::PipelineStarted;
+use pleach::git::{self, Repo};
+use pleach::ids::{CommitId, RepoName};
+use pleach::workspace::repo_name;
+
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::lib_errors::of_engine;
+use crate::remotes::{deepen_on_demand, is_missing};
+use crate::settings::Settings;
+
+/// A repository and how a session uses it.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The repository.
+    pub repo: Repo,
+    /// Its name in the workspace.
+    pub name: RepoName,
+    /// What session branches start with.
+    pub branch_prefix: String,
+}
+
+impl Place {
+    /// The repository a command works in: the one asked for, the one of the workspace that holds the records, or the one
+    /// around `dir`.
+    pub fn find(dir: &Path, asked: Option<PathBuf>, settings: &Settings) -> Result<Self, Failure> {
+        match (asked, record_repo(settings)) {
+            (Some(path), configured) => Self::asked(path, configured, settings),
+            (None, Some(configured)) => Self::configured(configured, settings),
+            (None, None) => Self::open(dir, settings).map(Self::unnamed),
+        }
+    }
+
+    /// The repository of a name in the workspace.
+    pub fn named(name: &RepoName, settings: &Settings) -> Result<Self, Failure> {
+        match settings.resolved.config.workspace.repos.get_key_value(name) {
+            Some(configured) => Self::configured(configured, settings),
+            None => Err(no_such_repo(name)),
+        }
+    }
+
+    /// A path that was given. A workspace of one repository lends it its name.
+    fn asked(path: PathBuf, configured: Option<Configured<'_>>, settings: &Settings) -> Result<Self, Failure> {
+        let repo = Self::open(&path, settings)?;
+        let repos = &settings.resolved.config.workspace.repos;
+        let is_it = |(_, of): &Configured<'_>| {
+            let of = of.path.as_ref().and_then(|path| path.canonicalize().ok());
+            of.is_some() && of == repo.workdir().and_then(|dir| dir.canonicalize().ok())
+        };
+        let found = repos.iter().find(is_it).or(configured.filter(|_| repos.len() == 1));
+        Ok(found.map_or_else(|| Self::unnamed(repo.clone()), |found| Self::of(repo.clone(), found)))
+    }
+
+    fn configured(configured: Configured<'_>, settings: &Settings) -> Result<Self, Failure> {
+        let path = configured.1.path.as_deref().expect("a repository without a path is refused with the settings");
+        if is_missing(path) {
+            return Err(missing(path, configured));
+        }
+        let place = Self::of(Self::open(path, settings)?, configured);
+        deepen_on_demand(settings, &place)?;
+        Ok(place)
+    }
+
+    fn of(repo: Repo, (name, settings): Configured<'_>) -> Self {
+        Self { repo, name: name.clone(), branch_prefix: settings.branch_prefix.clone() }
+    }
+
+    fn unnamed(repo: Repo) -> Self {
+        let name = repo_name(repo.git_dir(), repo.workdir());
+        Self { repo, name, branch_prefix: DEFAULT_BRANCH_PREFIX.to_owned() }
+    }
+
+    fn open(path: &Path, settings: &Settings) -> Result<Repo, Failure> {
+        if !path.is_dir() {
+            let message = format!("`{}` is not a directory", path.display());
+            return Err(Failure::new(Code::NotADirectory, message).hint("name the directory of a repository"));
+        }
+        git::discover(path, &settings.own_environment).map_err(|error| of_engine(&error.into()))
+    }
+
+    /// Where a session starts in it: what is checked out.
+    pub fn to_start(&self) -> SessionRepo {
+        let (name, branch_prefix) = (self.name.clone(), self.branch_prefix.clone());
+        SessionRepo { repo: self.repo.clone(), name, branch_prefix, at: None, arrival: None }
+    }
+}
+
+/// A repository of the workspace, as the settings have it.
+pub type Configured<'a> = (&'a RepoName, &'a RepoSettings);
+
+/// A repository that is not there yet.
+fn missing(path: &Path, (name, settings): Configured<'_>) -> Failure {
+    let message = format!("the repository `{name}` is not there: `{}` is missing or empty", path.display());
+    let hint = match settings.remote {
+        Some(_) => "`pleach run` clones it from its remote".to_owned(),
+        None => format!("create it there, or set `workspace.repos.{name}.remote` to where it is cloned from"),
+    };
+    Failure::new(Code::NotADirectory, message).hint(hint)
+}
+
+/// The repository of the workspace that holds the records; none without a workspace.
+pub fn record_repo(settings: &Settings) -> Option<Configured<'_>> {
+    let config = &settings.resolved.config;
+    let repos = &config.workspace.repos;
+    config.record.repo.as_ref().and_then(|name| repos.get_key_value(name)).or_else(|| repos.iter().next())
+}
+
+fn no_such_repo(name: &RepoName) -> Failure {
+    Failure::new(Code::NoSuchRepo, format!("the workspace has no repository `{name}`"))
+        .hint("`workspace.repos` in pleach.yaml lists its repositories")
+}
+
+/// The repositories of a workspace.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The one that holds the records.
+    pub record: Place,
+    /// The others.
+    pub others: Vec<Place>,
+}
+
+impl Places {
+    /// The repositories a new session works in: the one asked for, all of the workspace, or the one around `dir`.
+    pub fn find(dir: &Path, asked: Option<PathBuf>, settings: &Settings) -> Result<Self, Failure> {
+        let is_one = asked.is_some();
+        let record = Place::find(dir, asked, settings)?;
+        let others = settings.resolved.config.workspace.repos.keys().filter(|name| !is_one && **name != record.name);
+        let others = others.map(|name| Place::named(name, settings)).collect::<Result<Vec<_>, _>>()?;
+        let places = Self { record, others };
+        places.refuse_doubles()?;
+        Ok(places)
+    }
+
+    /// A workspace of one repository.
+    pub fn one(record: Place) -> Self {
+        Self { record, others: Vec::new() }
+    }
+
+    /// The repositories of a session that is recorded in `record`.
+    pub fn of_session(record: Place, started: &PipelineStarted, settings: &Settings) -> Result<Self, Failure> {
+        let others = started.branches.keys().filter(|name| *name != started.record_repo());
+        let others = others.map(|name| Place::named(name, settings)).collect::<Result<Vec<_>, _>>()?;
+        // It is the same repository, whatever the directory of this clone is called.
+        Ok(Self { record: Place { name: started.record_repo().clone(), ..record }, others })
+    }
+
+    /// All of them, that with the records first.
+    pub fn all(&self) -> impl Iterator<Item = &Place> {
+        std::iter::once(&self.record).chain(&self.others)
+    }
+
+    /// What is checked out in each of them, for what starts nothing.
+    pub fn heads(&self) -> Result<Vec<(&Place, CommitId)>, Failure> {
+        let head =
+            |place: &'_ Place| place.repo.head().map(|head| head.commit).map_err(|error| of_engine(&error.into()));
+        self.all().map(|place| Ok((place, head(place)?))).collect()
+    }
+
+    /// The open repositories of a session.
+    pub fn repos(&self) -> SessionRepos {
+        let open = |place: &Place| (place.name.clone(), place.repo.clone());
+        SessionRepos::new(open(&self.record), self.others.iter().map(open))
+    }
+
+    /// Two names for one repository would be two branches that both want its files.
+    pub fn refuse_doubles(&self) -> Result<(), Failure> {
+        let all: Vec<&Place> = self.all().collect();
+        for (index, place) in all.iter().enumerate() {
+            let same = all[..index].iter().find(|other| other.repo.common_dir() == place.repo.common_dir());
+            if let Some(other) = same {
+                let message = format!("`{}` and `{}` are the same repository", other.name, place.name);
+                let hint = "`workspace.repos` names each repository once; is one of the paths a directory in it?";
+                return Err(Failure::new(Code::RepoTwice, message).hint(hint));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! The remotes of a workspace: cloned or fetched before a session starts, pushed to while it runs.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pleach::config::{Config, PushPolicy, RecordPush, RepoSettings};
+use pleach::engine::{PushSettings, RepoPush, SessionRepo};
+use pleach::event::{Event, FetchedStart, RepoCloned, RepoFetched};
+use pleach::git::remote::{self, CloneRequest, RemoteUrl};
+use pleach::git::{self, Head};
+use pleach::ids::RepoName;
+use pleach::process::Cancel;
+use pleach::trust::for_workspace;
+use pleach::workspace::{StartPoint, start_point, upstream};
+
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::of_git;
+use crate::place::{Place, Places, record_repo};
+use crate::settings::Settings;
+use crate::trust::{TerminalTruster, is_approved};
+
+/// The remote of a repository, if it has one.
+pub fn remote_of(config: &Config, name: &RepoName) -> Result<Option<RemoteUrl>, Failure> {
+    let text = config.workspace.repos.get(name).and_then(|repo| repo.remote.as_deref());
+    text.map(|text| url(config, name, text)).transpose()
+}
+
+fn url(config: &Config, name: &RepoName, text: &str) -> Result<RemoteUrl, Failure> {
+    RemoteUrl::new(text, &config.root).map_err(|why| {
+        Failure::new(Code::RemoteInvalid, format!("`workspace.repos.{name}.remote` is not an address: {why}"))
+            .hint("write it as `git clone` takes it: https://HOST/PATH, git@HOST:PATH, or a path")
+    })
+}
+
+/// The remote people push to: the configured one, once the user has approved it, else that of the branch that is checked
+/// out, else `origin`.
+pub fn approved_remote(globals: &Globals, settings: &Settings, place: &Place) -> Result<Option<RemoteUrl>, Failure> {
+    let Some(remote) = remote_of(&settings.resolved.config, &place.name)? else {
+        return remote::default_push_url(&place.repo).map_err(|error| of_git(&error));
+    };
+    if let Some(path) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) {
+        approve(globals, settings, path)?;
+    }
+    Ok(Some(remote))
+}
+
+/// The remote of a repository that needs no approval any more: the configured one if it was approved, else the one people
+/// push to.
+pub fn known_remote(settings: &Settings, place: &Place) -> Result<Option<RemoteUrl>, Failure> {
+    let Some(remote) = remote_of(&settings.resolved.config, &place.name)? else {
+        return remote::default_push_url(&place.repo).map_err(|error| of_git(&error));
+    };
+    let Some(path) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) else { return Ok(Some(remote)) };
+    let items = for_workspace(&settings.resolved, &settings.environment);
+    if is_approved(settings, &asked_for(settings, path), items)? {
+        return Ok(Some(remote));
+    }
+    warning!(RepoUnavailable, "{remote}, the remote of `{}`, is left out: it was not approved yet", place.name);
+    Ok(None)
+}
+
+/// What is pushed where, and when.
+pub fn push_settings(config: &Config) -> Result<PushSettings, Failure> {
+    let mut push = PushSettings {
+        interval: Duration::from_secs(config.record.push_interval),
+        records: config.record.push,
+        ..PushSettings::default()
+    };
+    for (name, repo) in &config.workspace.repos {
+        let remote = repo.remote.as_deref().map(|text| url(config, name, text)).transpose()?;
+        push.repos.insert(name.clone(), RepoPush { remote, policy: repo.push_policy() });
+    }
+    Ok(push)
+}
+
+/// A checkpoint that is pushed without its record helps nobody to continue.
+pub fn warn_of_unpushed_records(globals: &Globals, config: &Config) {
+    let is_pushed = |repo: &RepoSettings| repo.push_policy() == PushPolicy::OnCheckpoint;
+    let mut names = config.workspace.repos.iter().filter(|(_, repo)| is_pushed(repo)).map(|(name, _)| name);
+    if let Some(name) = names.next().filter(|_| config.record.push == RecordPush::Never && globals.verbosity >= 0) {
+        warning!(
+            RecordsNotPushed,
+            "`{name}` is pushed at every checkpoint, but its records are not (`record.push: never`): no other machine can \
+             continue the session"
+        );
+    }
+}
+
+/// Clones the repositories of the workspace that are not there yet, once the user has approved where they come from.
+/// Returns which were cloned.
+pub fn clone_missing(globals: &Globals, settings: &Settings) -> Result<BTreeSet<RepoName>, Failure> {
+    let config = &settings.resolved.config;
+    let mut cloned = BTreeSet::new();
+    if config.workspace.repos.values().all(|repo| repo.remote.is_none()) {
+        return Ok(cloned);
+    }
+    if let Some(path) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) {
+        approve(globals, settings, path)?;
+    }
+    for (name, repo) in &config.workspace.repos {
+        let (Some(path), Some(remote)) = (&repo.path, remote_of(config, name)?) else { continue };
+        if is_missing(path) {
+            clone(globals, settings, name, CloneRequest { remote: &remote, path, depth: repo.clone_depth })?;
+            cloned.insert(name.clone());
+        }
+    }
+    Ok(cloned)
+}
+
+/// Lets a shallow clone fetch the history it lacks from its remote, if that was approved.
+pub fn deepen_on_demand(settings: &Settings, place: &Place) -> Result<(), Failure> {
+    let Some(remote) = remote_of(&settings.resolved.config, &place.name)? else { return Ok(()) };
+    if !place.repo.history().is_shallow().map_err(|error| of_git(&error))? {
+        return Ok(());
+    }
+    let Some(path) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) else { return Ok(()) };
+    let items = for_workspace(&settings.resolved, &settings.environment);
+    if is_approved(settings, &asked_for(settings, path), items)? {
+        place.repo.deepen_from(remote);
+    }
+    Ok(())
+}
+
+/// Asks for approval of remotes and paths that came with the project, in the name of the repository of the records, as
+/// everything else is asked.
+fn approve(globals: &Globals, settings: &Settings, record: &Path) -> Result<(), Failure> {
+    let items = for_workspace(&settings.resolved, &settings.environment);
+    TerminalTruster::of(globals, settings, &asked_for(settings, record)).require(items)
+}
+
+/// The repository approvals are kept for: the common git directory of that of the records, or where that will be.
+fn asked_for(settings: &Settings, record: &Path) -> PathBuf {
+    match git::discover(record, &settings.own_environment) {
+        Ok(repo) => repo.common_dir().to_owned(),
+        Err(_) => without_links(record).join(".git"),
+    }
+}
+
+/// A path that may not be there yet, without links in the part that is.
+fn without_links(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let real = there.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?)));
+    real.unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether a repository can be cloned to a path: nothing is there, or an empty directory.
+pub fn is_missing(path: &Path) -> bool {
+    match path.read_dir() {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(_) => path.symlink_metadata().is_err(),
+    }
+}
+
+fn clone(globals: &Globals, settings: &Settings, name: &RepoName, request: CloneRequest<'_>) -> Result<(), Failure> {
+    let (remote, path) = (request.remote, request.path.display());
+    if globals.verbosity >= 0 && !globals.json {
+        say!("cloning `{name}` from {remote} to {path}");
+    }
+    remote::clone(&request, &settings.own_environment, &Cancel::never()).map_err(|error| {
+        Failure::new(Code::CloneFailed, format!("cannot clone `{name}` from {remote}: {error}"))
+            .hint(format!("check `workspace.repos.{name}.remote`, the network and your credentials"))
+    })
+}
+
+/// Where a session starts in a repository.
+#[derive(Debug)]
+pub struct SessionStart<'a> {
+    /// The repository.
+    pub place: &'a Place,
+    /// The commit, and the branch its work is for.
+    pub at: Head,
+    /// How the repository came to it, if it was cloned or fetched.
+    arrival: Option<Event>,
+}
+
+impl SessionStart<'_> {
+    /// The repository as a session is started in it.
+    pub fn to_repo(&self) -> SessionRepo {
+        SessionRepo { at: Some(self.at.clone()), arrival: self.arrival.clone(), ..self.place.to_start() }
+    }
+}
+
+/// Where a session starts in each repository, that of the records first: those with a remote that were not just `cloned`
+/// are fetched first.
+pub fn fetched_starts<'a>(
+    globals: &Globals,
+    settings: &Settings,
+    places: &'a Places,
+    cloned: &BTreeSet<RepoName>,
+) -> Result<Vec<SessionStart<'a>>, Failure> {
+    let start = |place: &'a Place| fetched_start(globals, settings, place, cloned.contains(&place.name));
+    places.all().map(start).collect()
+}
+
+/// Where a session starts in each repository if nothing is fetched: at what is checked out.
+pub fn local_starts(places: &Places) -> Result<Vec<SessionStart<'_>>, Failure> {
+    places.all().map(local_start).collect()
+}
+
+fn local_start(place: &Place) -> Result<SessionStart<'_>, Failure> {
+    let at = place.repo.head().map_err(|error| of_git(&error))?;
+    Ok(SessionStart { place, at, arrival: None })
+}
+
+fn fetched_start<'a>(
+    globals: &Globals,
+    settings: &Settings,
+    place: &'a Place,
+    is_cloned: bool,
+) -> Result<SessionStart<'a>, Failure> {
+    let Place { repo, name, .. } = place;
+    let (config, here) = (&settings.resolved.config, local_start(place)?);
+    let Some(remote) = remote_of(config, name)? else { return Ok(here) };
+    let (repo_name, shown, extra) = (name.clone(), remote.to_string(), Default::default());
+    if is_cloned {
+        let depth = config.workspace.repos.get(name).and_then(|repo| repo.clone_depth);
+        let event = RepoCloned { repo: repo_name, remote: shown, commit: here.at.commit, depth, extra };
+        return Ok(SessionStart { arrival: Some(event.into()), ..here });
+    }
+    let branch = upstream(repo, &here.at).map_err(|error| of_git(&error))?;
+    if let Err(error) = remote::fetch(repo, name, &remote, branch.as_ref(), &Cancel::never()) {
+        let why = error.to_string().replace('\n', "; ");
+        warning!(
+            FetchFailed,
+            "cannot fetch `{name}` from {remote}: {why}; the session starts from what is here; check the network and \
+             your credentials"
+        );
+        return Ok(here);
+    }
+    let start = start_point(repo, name, &here.at).map_err(|error| of_git(&error))?;
+    if globals.verbosity >= 0 && !globals.json {
+        say!("{}", explained(name, &remote, &start));
+    }
+    let event = RepoFetched { repo: repo_name, remote: shown, commit: start.commit, start: start.why, extra };
+    let at = Head { commit: start.commit, ..here.at };
+    Ok(SessionStart { place, at, arrival: Some(event.into()) })
+}
+
+/// Where a session starts and why, in a line.
+fn explained(name: &RepoName, remote: &RemoteUrl, start: &StartPoint) -> String {
+    let at = start.commit.short();
+    let theirs = match &start.upstream {
+        Some(branch) => format!("`{branch}` of {remote}"),
+        None => remote.to_string(),
+    };
+    match start.why {
+        FetchedStart::Same => format!("fetched `{name}`: HEAD is up to date with {theirs}"),
+        FetchedStart::Upstream => {
+            format!("fetched `{name}`: the session starts at {at}, {theirs}, which is ahead of HEAD")
+        }
+        FetchedStart::Ahead => {
+            format!("fetched `{name}`: the session starts at HEAD, {at}, which is ahead of {theirs}")
+        }
+        FetchedStart::Diverged => {
+            format!("fetched `{name}`: the session starts at HEAD, {at}, which has diverged from {theirs}")
+        }
+        FetchedStart::NoUpstream => {
+            format!("fetched `{name}`: the session starts at HEAD, {at}, which has no branch at {theirs}")
+        }
+    }
+}
