@@ -183,6 +183,7 @@ codes! {
     TreeLocked "tree-locked" Locked "another run works on the tasks of this branch"
     LandingRefused "landing-refused" LandingRefused "finished work cannot land on its target"
     LandingConflict "landing-conflict" LandingRefused "a session conflicts with the branch it is to land on"
+    LandingUnfinished "landing-unfinished" LandingRefused "a landing in several repositories was cut off, and is to be finished first"
     CheckoutInTheWay "checkout-in-the-way" LandingRefused "a checkout holds up the branch a session is to land on"
     LandingRed "landing-red" WorkFailed "the tests of a session fail where it is to land"
     WorkOverwritten "work-overwritten" LandingRefused "an object of finished work was overwritten"

@@ -20,12 +20,16 @@ pub fn queue_settings(settings: &Settings, place: &Place) -> QueueSettings {
     let (merge, tree) = (&config.merge, &config.tree);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let slots = merge.slots.map_or_else(|| cores.min(USUAL_SLOTS), |slots| slots as usize);
-    let command = merge.test_command.as_ref().filter(|command| !command.trim().is_empty());
+    let test = |command: &Option<String>| {
+        let command = command.clone().filter(|command| !command.trim().is_empty())?;
+        Some(EntryTest { command, timeout: merge.test_timeout })
+    };
     let own = |dir: Option<&PathBuf>, usual: &str| {
         dir.map_or_else(|| format!("spec/{usual}"), |dir| dir.display().to_string())
     };
     QueueSettings {
-        test: command.map(|command| EntryTest { command: command.clone(), timeout: merge.test_timeout }),
+        test: test(&merge.test_command),
+        joint_test: test(&config.workspace.test_command),
         command_limit: Duration::from_secs(merge.test_timeout),
         batch: merge.batch as usize,
         slots,

@@ -97,12 +97,13 @@ pub fn clone_missing(globals: &Globals, settings: &Settings) -> Result<BTreeSet<
     if config.workspace.repos.values().all(|repo| repo.remote.is_none()) {
         return Ok(cloned);
     }
-    if let Some(path) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) {
-        approve(globals, settings, path)?;
-    }
+    let Some(record) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) else { return Ok(cloned) };
+    approve(globals, settings, record)?;
     for (name, repo) in &config.workspace.repos {
         let (Some(path), Some(remote)) = (&repo.path, remote_of(config, name)?) else { continue };
         if is_missing(path) {
+            // What was cloned before may have brought a link that leads elsewhere.
+            approve(globals, settings, record)?;
             clone(globals, settings, name, CloneRequest { remote: &remote, path, depth: repo.clone_depth })?;
             cloned.insert(name.clone());
         }

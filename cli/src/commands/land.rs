@@ -1,14 +1,15 @@
 //! `pleach land`
 
 use clap::Args;
+use std::collections::BTreeMap;
+
 use pleach::engine::queue::{
-    JointLanding, JointOutcome, JointPart, MergeQueue, Submission, enqueue, queue_to_trust, submit_together,
-    unfinished_landings,
+    JointLanding, JointOutcome, JointPart, MergeQueue, QueuedLanding, Submission, enqueue, landing_targets,
+    queue_to_trust, queued_landings, submit_together, unfinished_landings,
 };
 use pleach::engine::{RepoWork, SessionStatus, Summary};
-use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName, SessionId};
-use pleach::queue::QueueEntry;
+use pleach::queue::{EntryState, QueueEntry};
 use pleach::text::{listed, shell_word};
 use pleach::trust::TrustScope;
 use serde_json::{Value, json};
@@ -33,9 +34,9 @@ use crate::trust::TerminalTruster;
 /// Land a finished session: bring its work into the branches it was started on.
 ///
 /// The work is merged, tested with `merge.test_command` and landed as `pleach merge process` does it. A session over
-/// several repositories lands in all of them or in none: their merges are tested side by side, in a directory that holds
-/// all of them, and then the branches move one after the other. Should that be cut off in between, the next command
-/// finishes it.
+/// several repositories lands in all of them or in none: their merges are checked out side by side and tested, all at
+/// once with `workspace.test_command` or else each with `merge.test_command`, and then the branches move one after the
+/// other. Should that be cut off in between, the next command finishes it.
 #[derive(Debug, Args)]
 pub struct LandArgs {
     /// The session, or the beginning of its id; by default the newest that is done.
@@ -55,9 +56,21 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
         Some(given) => sessions::resolve(&record.repo, given)?,
         None => sessions::named_or_newest(globals, &record.repo, None, SessionFilter::Done)?,
     };
+    if !args.dry_run {
+        finish_landings(globals, &settings, &record, Some(&id));
+    }
     let summary = Summary::newest(&record.repo, &id).map_err(|error| of_engine(&error))?;
+    let under_way = unfinished_landings(&record.repo).contains(&id).then(|| recorded_targets(&summary));
     let places = Places::of_session(record, &summary.started, &settings)?;
-    let parts = parts(&places, &summary, args.into.as_ref())?;
+    let targets = match (under_way, args.into) {
+        (Some(targets), into) => {
+            refuse_other_target(&id, &targets, into.as_ref())?;
+            Targets::Named(targets)
+        }
+        (None, Some(into)) => Targets::One(into),
+        (None, None) => Targets::Started,
+    };
+    let parts = parts(&places, &summary, &targets)?;
     let mut out = Out::new();
     if parts.is_empty() {
         match globals.json {
@@ -75,8 +88,36 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     land_all(globals, &settings, &places, &id, parts)
 }
 
+/// Where a session lands.
+enum Targets {
+    /// In each repository on the branch it was started on.
+    Started,
+    /// In each on this one.
+    One(BranchName),
+    /// Where it was said before.
+    Named(BTreeMap<RepoName, BranchName>),
+}
+
+/// Where a landing goes that is under way.
+fn recorded_targets(summary: &Summary) -> BTreeMap<RepoName, BranchName> {
+    summary.state.landing.iter().map(|landing| (landing.repo.clone(), landing.target.clone())).collect()
+}
+
+/// A landing that has begun is finished before another one is.
+fn refuse_other_target(
+    id: &SessionId,
+    targets: &BTreeMap<RepoName, BranchName>,
+    into: Option<&BranchName>,
+) -> Result<(), Failure> {
+    let Some((repo, target)) = targets.iter().find(|(_, target)| into.is_some_and(|into| into != *target)) else {
+        return Ok(());
+    };
+    let message = format!("session {id} is about to land on `{target}` in `{repo}`, and was cut off");
+    Err(Failure::new(Code::LandingUnfinished, message).hint(format!("`pleach land {id}` finishes that first")))
+}
+
 /// What is to land of a session: in each repository where it has changed something.
-pub fn parts(places: &Places, summary: &Summary, into: Option<&BranchName>) -> Result<Vec<JointPart>, Failure> {
+fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Vec<JointPart>, Failure> {
     let id = &summary.session;
     if summary.started.task.is_some() {
         return Err(Failure::new(Code::SessionOfTask, format!("session {id} works on a task, which lands by itself"))
@@ -89,15 +130,25 @@ pub fn parts(places: &Places, summary: &Summary, into: Option<&BranchName>) -> R
     let mut parts = Vec::new();
     for place in places.all() {
         let Some(of) = summary.in_repo(&place.name).filter(RepoWork::has_changed) else { continue };
-        parts.push(part(place, &of, into)?);
+        parts.push(part(place, &of, targets)?);
     }
     parts.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(parts)
 }
 
-fn part(place: &Place, of: &RepoWork<'_>, into: Option<&BranchName>) -> Result<JointPart, Failure> {
+fn part(place: &Place, of: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
     let name = &place.name;
-    let Some(target) = into.or(of.target) else {
+    let target = match targets {
+        Targets::Started => of.target,
+        Targets::One(target) => Some(target),
+        Targets::Named(targets) => targets.get(name),
+    };
+    let Some(target) = target else {
+        if let Targets::Named(_) = targets {
+            let message = format!("the session was queued without its work in `{name}`");
+            let hint = "`pleach merge enqueue SESSION` queues it again, with all of it";
+            return Err(Failure::new(Code::LandingUnfinished, message).hint(hint));
+        }
         return Err(Failure::new(
             Code::NoTarget,
             format!("no branch was checked out in `{name}` when the session started"),
@@ -149,7 +200,7 @@ fn land_one(
 }
 
 /// Lands a session in all its repositories.
-pub fn land_all(
+fn land_all(
     globals: &Globals,
     settings: &Settings,
     places: &Places,
@@ -228,6 +279,14 @@ impl LandMessage<'_> {
                 Err(Failure::new(Code::CheckoutInTheWay, format!("session {id} does not land in `{repo}`: {why}"))
                     .hint(format!("nothing has moved{}; then `pleach land {id}` again", self.so_far()?)))
             }
+            JointOutcome::Unapproved => {
+                if !self.globals.json {
+                    out.line(format!("session {id} has passed, and waits for approval"))?;
+                    let any = self.parts.first().map(|part| shell_word(&part.branch)).unwrap_or_default();
+                    out.line(format!("next:    pleach merge approve {any}, then pleach land {id}"))?;
+                }
+                Ok(Exit::WaitsForPerson)
+            }
             JointOutcome::Stopped => {
                 say!("stopped; `pleach land {id}` continues");
                 Ok(Exit::Paused)
@@ -268,6 +327,7 @@ impl LandMessage<'_> {
                 ("refused", &[], json!({"repo": repo, "why": why, "conflicts": conflicts}))
             }
             JointOutcome::Held { repo, why, moved } => ("held", &[], json!({"repo": repo, "why": why, "moved": moved})),
+            JointOutcome::Unapproved => ("unapproved", &[], Value::Null),
             JointOutcome::Stopped => ("stopped", &[], Value::Null),
         };
         let landed: Vec<Value> = landed.iter().map(entry_json).collect();
@@ -281,12 +341,13 @@ fn names(parts: &[JointPart]) -> impl Iterator<Item = &RepoName> {
 
 /// Finishes landings that were cut off between two repositories, before anything else is done. One that cannot be
 /// finished is told, and nothing else waits for it.
-pub fn finish_landings(globals: &Globals, settings: &Settings, record: &Place) {
-    for id in unfinished_landings(&record.repo) {
+pub fn finish_landings(globals: &Globals, settings: &Settings, record: &Place, but: Option<&SessionId>) {
+    for id in unfinished_landings(&record.repo).into_iter().filter(|id| Some(id) != but) {
         let finish = || {
             let summary = Summary::newest(&record.repo, &id).map_err(|error| of_engine(&error))?;
             let places = Places::of_session(record.clone(), &summary.started, settings)?;
-            land_session(globals, settings, &places, &summary)
+            let parts = parts(&places, &summary, &Targets::Named(recorded_targets(&summary)))?;
+            land_all(globals, settings, &places, &id, parts)
         };
         match finish() {
             Ok(Exit::Done) => {}
@@ -296,36 +357,54 @@ pub fn finish_landings(globals: &Globals, settings: &Settings, record: &Place) {
     }
 }
 
-/// Lands a session where the queue has it as one of several repositories.
-pub fn land_session(
-    globals: &Globals,
-    settings: &Settings,
-    places: &Places,
-    summary: &Summary,
-) -> Result<Exit, Failure> {
-    // Where it goes was said when it was queued.
-    let mut all = parts(places, summary, None)?;
-    for part in &mut all {
-        let repo = places.all().find(|place| place.name == part.name).map_or(&places.record.repo, |place| &place.repo);
-        if let Some(queued) = queued_for(repo, &summary.session)? {
-            part.target = queued;
+/// Lands the sessions that wait in the queues to land in several repositories, in the order they were queued; with a
+/// target, those that go there in one of them. Nothing else waits for one that cannot land.
+pub fn land_queued(ground: &MergeGround<'_>, target: &BranchName) -> Exit {
+    let MergeGround { globals, settings, place } = ground;
+    finish_landings(globals, settings, place, None);
+    let places = ground.places();
+    let queued = match queued_landings(places.iter().map(|place| &place.repo)) {
+        Ok(queued) => queued,
+        Err(error) => {
+            let failure = of_queue(&error);
+            say!("{}", failure.sentence());
+            return failure.exit();
         }
+    };
+    let auto = settings.resolved.config.merge.auto_merge_clean;
+    let is_meant = |landing: &QueuedLanding| landing.entries.iter().any(|entry| entry.target == *target);
+    let mut exit = Exit::Done;
+    for landing in queued.into_iter().filter(is_meant) {
+        let ended = match landing.is_workable(auto) {
+            true => land_one_queued(ground, &landing).unwrap_or_else(|failure| {
+                say!("{}", failure.sentence());
+                failure.exit()
+            }),
+            false => exit_of_waiting(&landing),
+        };
+        exit = if ended == Exit::Done { exit } else { ended };
     }
-    land_all(globals, settings, places, &summary.session, all)
+    exit
 }
 
-fn queued_for(repo: &Repo, session: &SessionId) -> Result<Option<BranchName>, Failure> {
-    let read = || {
-        for target in pleach::engine::queue::queue_targets(repo)? {
-            let queue = MergeQueue::read(repo, &target)?;
-            let is_its = |entry: &QueueEntry| entry.session.as_ref() == Some(session) && entry.together.is_some();
-            if queue.entries().iter().any(is_its) {
-                return Ok(Some(target));
-            }
-        }
-        Ok(None)
-    };
-    read().map_err(|error| of_queue(&error))
+/// What a landing comes to that nobody can do anything about but a person.
+fn exit_of_waiting(landing: &QueuedLanding) -> Exit {
+    let has = |state: EntryState| landing.entries.iter().any(|entry| entry.state == state);
+    match () {
+        () if has(EntryState::Escalated) => Exit::LandingRefused,
+        () if has(EntryState::Red) => Exit::WorkFailed,
+        () => Exit::WaitsForPerson,
+    }
+}
+
+fn land_one_queued(ground: &MergeGround<'_>, landing: &QueuedLanding) -> Result<Exit, Failure> {
+    let MergeGround { globals, settings, place } = ground;
+    let summary = Summary::newest(&place.repo, &landing.session).map_err(|error| of_engine(&error))?;
+    let places = Places::of_session(place.clone(), &summary.started, settings)?;
+    // Where it goes was said when it was queued.
+    let targets = landing_targets(&places.repos(), &landing.id).map_err(|error| of_queue(&error))?;
+    let parts = parts(&places, &summary, &Targets::Named(targets))?;
+    land_all(globals, settings, &places, &landing.session, parts)
 }
 
 /// Puts a session over several repositories into the queues of its targets.
@@ -335,7 +414,11 @@ pub fn enqueue_all(
     summary: &Summary,
     into: Option<&BranchName>,
 ) -> Result<Exit, Failure> {
-    let parts = parts(places, summary, into)?;
+    let targets = into.map_or(Targets::Started, |into| Targets::One(into.clone()));
+    let parts = parts(places, summary, &targets)?;
+    if unfinished_landings(&places.record.repo).contains(&summary.session) {
+        refuse_other_target(&summary.session, &recorded_targets(summary), into)?;
+    }
     let together = submit_together(&places.repos(), &summary.session, &parts).map_err(|error| of_queue(&error))?;
     let mut out = Out::new();
     match globals.json {

@@ -14,9 +14,12 @@ pub use queue::short;
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueSettings, StoredEntry, find_entry, queue_targets};
-use pleach::ids::BranchName;
-use pleach::queue::{EntryWait, QueueEntry};
+use pleach::engine::queue::{
+    MergeQueue, QueueOutcome, QueueSettings, StoredEntry, entries_of_landing, find_entry, queue_targets,
+};
+use pleach::git::Repo;
+use pleach::ids::{BranchName, RepoName};
+use pleach::queue::{EntryState, EntryWait, QueueEntry};
 use serde_json::{Value, json};
 
 use crate::answers::Answers;
@@ -94,6 +97,15 @@ pub fn process_trusted(ground: &MergeGround<'_>, target: &BranchName) -> Result<
     Ok((outcome, exit))
 }
 
+/// A queue of one of the repositories.
+struct RepoQueue {
+    repo: Repo,
+    name: RepoName,
+    /// Where it is, in words, where that is not the repository of the records.
+    at: String,
+    queue: MergeQueue,
+}
+
 /// What all these commands need: the repository and its settings.
 pub struct MergeGround<'a> {
     pub globals: &'a Globals,
@@ -118,18 +130,61 @@ impl<'a> MergeGround<'a> {
         }
     }
 
-    /// The queues somebody asks about: that of the given target, or all.
-    fn queues(&self, given: Option<&BranchName>) -> Result<Vec<MergeQueue>, Failure> {
-        let repo = &self.place.repo;
-        let targets = match given {
-            Some(target) => vec![target.clone()],
-            None => queue_targets(repo).map_err(|error| of_queue(&error))?,
-        };
-        targets.iter().map(|target| MergeQueue::read(repo, target).map_err(|error| of_queue(&error))).collect()
+    /// The queues somebody asks about: those of the given target, or all.
+    fn queues(&self, given: Option<&BranchName>) -> Result<Vec<RepoQueue>, Failure> {
+        let mut queues = Vec::new();
+        for place in self.places() {
+            let targets = match given {
+                Some(target) => vec![target.clone()],
+                None => queue_targets(&place.repo).map_err(|error| of_queue(&error))?,
+            };
+            for target in targets {
+                let queue = MergeQueue::read(&place.repo, &target).map_err(|error| of_queue(&error))?;
+                let at = if place.name == self.place.name { String::new() } else { format!(" in {}", place.name) };
+                let (repo, name) = (place.repo.clone(), place.name.clone());
+                queues.push(RepoQueue { repo, name, at, queue });
+            }
+        }
+        Ok(queues)
     }
 
-    fn entry(&self, given: &str) -> Result<StoredEntry, Failure> {
-        find_entry(&self.place.repo, given).map_err(|error| of_queue(&error))
+    /// The repositories of the workspace that are there, that of the records first.
+    pub fn places(&self) -> Vec<Place> {
+        let names = self.settings.resolved.config.workspace.repos.keys().filter(|name| **name != self.place.name);
+        let others = names.filter_map(|name| Place::named(name, &self.settings).ok());
+        std::iter::once(self.place.clone()).chain(others).collect()
+    }
+
+    /// The entry somebody means, and the repository in whose queue it is.
+    fn entry(&self, given: &str) -> Result<(Place, StoredEntry), Failure> {
+        let mut unknown = None;
+        for place in self.places() {
+            match find_entry(&place.repo, given) {
+                Ok(stored) => return Ok((place, stored)),
+                Err(error) => unknown = unknown.or(Some(error)),
+            }
+        }
+        Err(of_queue(&unknown.expect("there is at least one repository")))
+    }
+
+    /// The entry somebody means, with those that land together with it.
+    fn entries(&self, given: &str) -> Result<Vec<(Place, StoredEntry)>, Failure> {
+        let found = self.entry(given)?;
+        let Some(id) = found.1.entry.together.clone() else { return Ok(vec![found]) };
+        let mut entries = Vec::new();
+        for place in self.places() {
+            let of = entries_of_landing(&place.repo, &id).map_err(|error| of_queue(&error))?;
+            entries.extend(of.into_iter().map(|stored| (place.clone(), stored)));
+        }
+        Ok(entries)
+    }
+
+    /// The entry somebody means; of those that land together, one that a person has to decide about.
+    fn conflicted(&self, given: &str) -> Result<(Place, StoredEntry), Failure> {
+        let mut entries = self.entries(given)?;
+        let waits = |(_, stored): &(Place, StoredEntry)| stored.entry.state == EntryState::Escalated;
+        let index = entries.iter().position(waits).unwrap_or_default();
+        Ok(entries.swap_remove(index))
     }
 
     /// How the queue works, by the settings.

@@ -63,7 +63,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     }
     let local = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
-    finish_landings(globals, &local, &place);
+    finish_landings(globals, &local, &place, None);
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {

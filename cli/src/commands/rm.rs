@@ -191,9 +191,11 @@ impl Remover<'_> {
         let printed = if dry_run {
             removal.steps().iter().try_for_each(&mut tell)
         } else {
-            let withdrawn = withdraw_session(&self.repo, &session).map_err(|error| of_queue(&error))?;
-            for entry in withdrawn {
-                say!("{session}: took {} out of the merge queue", entry.name());
+            for (_, repo) in self.ground.repos_of(&session).iter() {
+                let withdrawn = withdraw_session(repo, &session).map_err(|error| of_queue(&error))?;
+                for entry in withdrawn {
+                    say!("{session}: took {} out of the merge queue", entry.name());
+                }
             }
             let mut printed = Ok(());
             let removed =

@@ -89,7 +89,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let places = Places::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
     let place = &places.record;
     if !args.dry_run {
-        finish_landings(globals, &settings, place);
+        finish_landings(globals, &settings, place, None);
     }
     let starts = match is_as_it_is {
         true => local_starts(&places)?,

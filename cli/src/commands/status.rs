@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::clock;
 use pleach::engine::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
+use pleach::engine::queue::unfinished_landings;
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{TreeRepo, task_lock};
 use pleach::engine::{RepoWork, SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
+use pleach::event::Landing;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
 use pleach::step::{TreeName, shown_name};
@@ -303,6 +305,8 @@ fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Fai
         let (at, missing) = read().map_err(|error| of_engine(&error))?;
         branches.push(BranchNow { of, at, missing });
     }
+    let is_landing = unfinished_landings(repo).contains(&summary.session);
+    let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
     let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
@@ -312,6 +316,7 @@ fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Fai
             described["branch_at"] = json!(now.at);
         }
         document["worktrees"] = json!(copies);
+        document["landing"] = json!(landing);
         document["pushes"] = pushes::of(&repos, summary).iter().map(|(name, pushed)| pushed.json(name)).collect();
         let asked = summary.questions();
         document["question"] = asked.first().map_or(Value::Null, question::json);
@@ -327,6 +332,8 @@ fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Fai
     let remotes = pushes::of(&repos, summary);
     let named = |name: &RepoName| if remotes.len() > 1 { format!("{name}: ") } else { String::new() };
     fields.extend(remotes.iter().map(|(name, pushed)| ("remote", format!("{}{}", named(name), pushed.text()))));
+    let to_finish = format!("cut off; `pleach land {}` finishes it", summary.session);
+    fields.extend(is_landing.then_some(("landing", to_finish)));
     out.line(show::fields(&fields))?;
     if view.timeline().is_empty() {
         return Ok(());

@@ -75,6 +75,7 @@ fn settings_are_shown_with_their_place() {
     providers.compatible.settings.proxy            (not set)                                         default
     providers.script.file                          (not set)                                         default
     tools                                          [{"name":"t","command":"make","description":""}]  pleach.yaml:4
+    workspace.test_command                         (not set)                                         default
     tree.test_command                              (not set)                                         default
     tree.test_timeout                              300                                               default
     tree.runner_timeout                            (not set)                                         default

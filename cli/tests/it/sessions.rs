@@ -109,6 +109,20 @@ impl TestEnv {
         Story::of(self, &self.repo_path(), &self.session())
     }
 
+    /// Writes the record of a session once more, with other words in it.
+    #[track_caller]
+    pub fn rewrite_record(&self, repo: &Path, session: &str, words: &str) {
+        const SCRIPT: &str = r#"set -e; ref=refs/pleach/sessions/$1/main; new=
+            for old in $(git rev-list --reverse --first-parent --grep='^Pleach-Record: ' $ref); do
+                events=$(git show $old:events.json | sed "$2" | git hash-object -w --stdin)
+                tree=$(git ls-tree $old | sed "/events.json/s/[0-9a-f]\{40\}/$events/" | git mktree)
+                parents=$(git show -s --format=%P $old | sed "${new:+s/^[0-9a-f]*/$new/;}s/[0-9a-f]\{40\}/-p &/g")
+                new=$(git show -s --format=%B $old | git -c user.name=x -c user.email=x commit-tree $tree $parents)
+            done; git update-ref $ref $new"#;
+        let written = self.program("sh", repo).args(["-c", SCRIPT, "sh", session, words]).status();
+        assert!(written.expect("sh can be started").success());
+    }
+
     /// The session branch of the only session.
     #[track_caller]
     pub fn branch(&self) -> String {

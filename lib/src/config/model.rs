@@ -192,6 +192,9 @@ section! {
         repos: BTreeMap<RepoName, RepoSettings> = BTreeMap::new(),
         /// Tools of one repository.
         tools: BTreeMap<RepoName, BTreeMap<String, RepoTool>> = BTreeMap::new(),
+        /// The test of what lands in several repositories together, in a directory that holds all of them; by default
+        /// `merge.test_command` in each.
+        test_command: Option<String> = None,
     }
 }
 

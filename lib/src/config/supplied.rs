@@ -130,6 +130,7 @@ pub(crate) fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Su
     add(command, "worktrees.setup".into(), config.worktrees.setup.clone());
     add(command, "tree.test_command".into(), config.tree.test_command.clone());
     add(command, "merge.test_command".into(), config.merge.test_command.clone());
+    add(command, "workspace.test_command".into(), config.workspace.test_command.clone());
     add(command, "merge.agent".into(), config.merge.agent.as_ref().and_then(line));
     for (index, derived) in config.merge.derived.iter().enumerate() {
         add(command, format!("merge.derived[{index}].command"), Some(derived.command.clone()));

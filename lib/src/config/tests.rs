@@ -25,6 +25,7 @@ workspace:
   repos:
     backend: {path: ./backend, branch_prefix: orchestra/, remote: "https://git.example/b.git", push: on_checkpoint, clone_depth: 50}
   tools: {backend: {run-tests: {command: make, description: d}}}
+  test_command: j
 tree: {test_command: t, test_timeout: 1, runner_timeout: 9, max_retries: 2, base_branch: b, report_dir: spec/r, log_dir: spec/l, commit_logs: false, isolation: phase, pipeline: p.dot, early_stop: false, delete_branches: false, steps: {implement: {runner: "command:x y", model: m}}}
 worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], include_ignored: [.env, node_modules], delete_branches: true, pool: 1}
 merge: {enabled: false, interval_secs: 1, auto_merge_clean: false, target: release, max_conflict_retries: 0, test_command: t, test_timeout: 7, agent: claude, history: merge, batch: 3, slots: 2, derived: [{paths: [Cargo.lock], command: cargo update}], structural: off, untested_files: allow}
@@ -689,9 +690,10 @@ fn settings_of_repositories_and_users_are_distinguished() {
     command tree.steps.implement.runner (/p/.env:4): evil
     command tools[0].command (/p/pleach.yaml:14): make test
     command workspace.tools.backend.run-tests.command (/p/pleach.yaml:18): make
-    command tree.test_command (/p/pleach.yaml:19): t
-    command merge.test_command (/p/pleach.yaml:21): t
-    command merge.derived[0].command (/p/pleach.yaml:21): cargo update
+    command tree.test_command (/p/pleach.yaml:20): t
+    command merge.test_command (/p/pleach.yaml:22): t
+    command workspace.test_command (/p/pleach.yaml:19): j
+    command merge.derived[0].command (/p/pleach.yaml:22): cargo update
     command providers.anthropic.settings.api_key_command (/p/pleach.yaml:7): pass show key
     address for keys providers.anthropic.settings.api_base (/p/pleach.yaml:7): https://a.example
     address for keys providers.anthropic.settings.proxy (/p/pleach.yaml:7): http://proxy:3128
@@ -700,11 +702,11 @@ fn settings_of_repositories_and_users_are_distinguished() {
     secret providers.mine.api_key (/p/pleach.yaml:11): MINE_KEY is sent as its key
     address for keys providers.mine.headers.X-Team (/p/pleach.yaml:11): a
     remote workspace.repos.backend.remote (/p/pleach.yaml:17): https://git.example/b.git
-    address for records record.cxdb (/p/pleach.yaml:23): localhost:9009
-    sandbox sandbox.mode (/p/pleach.yaml:24): off
-    sandbox sandbox.network (/p/pleach.yaml:24): open
-    sandbox sandbox.rw (/p/pleach.yaml:24): /tmp
-    sandbox sandbox.hide (/p/pleach.yaml:24): ~/.aws can be read
+    address for records record.cxdb (/p/pleach.yaml:24): localhost:9009
+    sandbox sandbox.mode (/p/pleach.yaml:25): off
+    sandbox sandbox.network (/p/pleach.yaml:25): open
+    sandbox sandbox.rw (/p/pleach.yaml:25): /tmp
+    sandbox sandbox.hide (/p/pleach.yaml:25): ~/.aws can be read
     ~/.gnupg can be read
     ~/.config/gh can be read
     ~/.mozilla can be read
@@ -721,7 +723,7 @@ fn settings_of_repositories_and_users_are_distinguished() {
     ~/.var/app/org.chromium.Chromium can be read
     ~/.var/app/org.mozilla.firefox can be read
     ~/.local/state/pleach can be read
-    secret env.pass (/p/pleach.yaml:25): NPM_TOKEN
+    secret env.pass (/p/pleach.yaml:26): NPM_TOKEN
     DATABASE_URL
     address for keys ANTHROPIC_BASE_URL (ANTHROPIC_BASE_URL in .env): https://evil
     variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x

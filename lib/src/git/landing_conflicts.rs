@@ -113,12 +113,61 @@ pub(super) fn obstructing_paths(
 }
 
 /// The paths where a checkout has something of its own that moving it from `from` to `to` would overwrite. What has the
-/// very content that lands is not among them.
+/// very content that lands is not among them. Of a directory that becomes a file, only what nobody has committed counts;
+/// a file where a directory comes counts unless it is committed.
 pub(super) fn own_paths(repo: &Repo, checkout: &Path, from: CommitId, to: CommitId) -> Result<Vec<RepoPath>, Error> {
-    let tree = repo.tree_of(to)?;
-    let changes = diff::changes(repo, repo.tree_of(from)?, tree)?;
+    let (before, tree) = (repo.tree_of(from)?, repo.tree_of(to)?);
+    let changes = diff::changes(repo, before, tree)?;
     let paths = obstructing_paths(repo, checkout, from, &changes)?;
-    Ok(split_by_content(repo, checkout, &paths, tree)?.1)
+    let mut own = BTreeSet::new();
+    for path in split_by_content(repo, checkout, &paths, tree)?.1 {
+        match fs::symlink_metadata(place(checkout, &path)) {
+            Ok(found) if found.is_dir() => untracked_below(repo, checkout, before, path, &mut own)?,
+            _ => drop(own.insert(path)),
+        }
+    }
+    for change in changes.iter().filter(|change| matches!(change.kind, ChangeKind::Added(..))) {
+        own.extend(file_above(repo, checkout, before, &change.path)?);
+    }
+    Ok(own.into_iter().collect())
+}
+
+/// The files of a checkout's directory that a tree does not have.
+fn untracked_below(
+    repo: &Repo,
+    checkout: &Path,
+    tree: TreeId,
+    directory: RepoPath,
+    found: &mut BTreeSet<RepoPath>,
+) -> Result<(), Error> {
+    let mut inside = vec![directory];
+    while let Some(directory) = inside.pop() {
+        let at = place(checkout, &directory);
+        for entry in fs::read_dir(&at).at("list", &at)? {
+            let entry = entry.at("list", &at)?;
+            let path = RepoPath::new([directory.as_bytes(), b"/", entry.file_name().as_bytes()].concat());
+            if entry.file_type().at("look at", &at)?.is_dir() {
+                inside.push(path);
+            } else if repo.tree_entry(tree, &path)?.is_none() {
+                found.insert(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file a checkout has where a path needs a directory, unless a tree has that file.
+fn file_above(repo: &Repo, checkout: &Path, tree: TreeId, path: &RepoPath) -> Result<Option<RepoPath>, Error> {
+    let bytes = path.as_bytes();
+    let ends = (0..bytes.len()).filter(|at| bytes[*at] == b'/');
+    for above in ends.map(|end| RepoPath::new(&bytes[..end])) {
+        let Ok(found) = fs::symlink_metadata(place(checkout, &above)) else { return Ok(None) };
+        if !found.is_dir() {
+            let is_committed = repo.tree_entry(tree, &above)?.is_some_and(|entry| entry.kind != EntryKind::Directory);
+            return Ok((!is_committed).then_some(above));
+        }
+    }
+    Ok(None)
 }
 
 /// What the index of a checkout has otherwise than a commit, each as it would be put there.

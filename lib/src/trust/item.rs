@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::linked_repos::linked_repos;
 use super::{Error, hash};
 use crate::config::{Environment, Resolved, Source, Supplied, SuppliedKind, supplied, supplied_inputs};
 use crate::redact::is_secret_name;
@@ -73,14 +74,15 @@ pub fn for_planner(resolved: &Resolved, environment: &Environment) -> Vec<TrustI
 /// What needs approval before the repositories of a workspace are cloned or fetched: where they come from and go to.
 pub fn for_workspace(resolved: &Resolved, environment: &Environment) -> Vec<TrustItem> {
     let is_of_workspace = |item: &Supplied| matches!(item.kind, SuppliedKind::Directory | SuppliedKind::Remote);
-    supplied(resolved, environment).into_iter().filter(is_of_workspace).map(TrustItem::from).collect()
+    let settings = supplied(resolved, environment).into_iter().filter(is_of_workspace);
+    settings.chain(linked_repos(resolved)).map(TrustItem::from).collect()
 }
 
 /// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no worktree set up.
 fn concerns_planner(item: &Supplied) -> bool {
     !item.key.starts_with("tree.")
         && !matches!(item.kind, SuppliedKind::Directory | SuppliedKind::Remote)
-        && !["merge.test_command", "worktrees.setup"].contains(&item.key.as_str())
+        && !["merge.test_command", "workspace.test_command", "worktrees.setup"].contains(&item.key.as_str())
 }
 
 /// An address without the password in it; none when it has none. A password with anything in it but letters, digits and

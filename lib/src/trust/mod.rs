@@ -6,6 +6,7 @@
 mod agent_files;
 mod files;
 mod item;
+mod linked_repos;
 mod scope;
 mod worktree_base;
 

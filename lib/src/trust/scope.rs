@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::linked_repos::linked_repos;
 use super::{Error, TrustItem};
 use crate::config::{Environment, Resolved, supplied};
 use crate::git::Repo;
@@ -46,7 +47,8 @@ impl TrustScope<'_> {
 
     /// What the settings and the `.env` file bring along.
     pub(crate) fn settings(&self) -> Vec<TrustItem> {
-        supplied(self.resolved, self.environment).into_iter().map(TrustItem::from).collect()
+        let settings = supplied(self.resolved, self.environment).into_iter();
+        settings.chain(linked_repos(self.resolved)).map(TrustItem::from).collect()
     }
 }
 

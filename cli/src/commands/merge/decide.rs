@@ -4,12 +4,14 @@ use clap::Args;
 use pleach::engine::queue::{self, QueueError, StoredEntry};
 use pleach::git::Repo;
 use pleach::queue::QueueEntry;
+use serde_json::json;
 
 use super::queue::short;
 use super::{MergeGround, entry_json};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;
+use crate::place::Place;
 use crate::render::Out;
 
 /// Let an entry land that waits for approval.
@@ -66,12 +68,24 @@ fn decide(
     decision: impl Fn(&Repo, &StoredEntry) -> Result<QueueEntry, QueueError>,
     word: &str,
 ) -> Result<Exit, Failure> {
-    let stored = ground.entry(given)?;
-    let entry = decision(&ground.place.repo, &stored).map_err(|error| of_queue(&error))?;
+    let mut found = ground.entries(given)?;
+    // What lands together is decided together, but for what is closed of it.
+    let is_open = |(_, stored): &(Place, StoredEntry)| !stored.entry.state.is_closed();
+    if found.iter().any(is_open) {
+        found.retain(is_open);
+    }
+    let mut decided = Vec::new();
+    for (place, stored) in &found {
+        decided.push(decision(&place.repo, stored).map_err(|error| of_queue(&error))?);
+    }
     let mut out = Out::new();
-    match ground.globals.json {
-        true => out.json(&entry_json(&entry))?,
-        false => out.line(format!("{word}: {} ({})", entry.name(), short(&entry.id)))?,
+    match (ground.globals.json, decided.as_slice()) {
+        (true, [entry]) if entry.together.is_none() => out.json(&entry_json(entry))?,
+        (true, entries) => out.json(&json!({"entries": entries.iter().map(entry_json).collect::<Vec<_>>()}))?,
+        (false, entries) => entries.iter().try_for_each(|entry| {
+            let at = entry.together.as_ref().map(|_| format!(" in {}", entry.repo)).unwrap_or_default();
+            out.line(format!("{word}: {}{at} ({})", entry.name(), short(&entry.id)))
+        })?,
     }
     Ok(Exit::Done)
 }

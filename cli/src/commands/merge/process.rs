@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::engine::Summary;
 use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::queue::{
     MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust, read_entry,
@@ -20,11 +19,11 @@ use serde_json::json;
 use super::{MergeGround, entry_json};
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::commands::land::{finish_landings, land_session};
+use crate::commands::land::land_queued;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::{of_engine, of_queue, of_store};
-use crate::place::{Place, Places};
+use crate::lib_errors::{of_queue, of_store};
+use crate::place::Place;
 use crate::render::stream::Stream;
 use crate::render::style::{BAD, GOOD, head, paint};
 use crate::render::{Out, duration};
@@ -49,33 +48,9 @@ pub struct ProcessArgs {
 
 pub fn run(ground: &MergeGround<'_>, args: &ProcessArgs) -> Result<Exit, Failure> {
     let target = ground.target(args.into.as_ref())?;
-    let joint = land_joint(ground, &target)?;
+    let joint = land_queued(ground, &target);
     let exit = run_alone(ground, args, target)?;
     Ok(if joint == Exit::Done { exit } else { joint })
-}
-
-/// Lands the sessions of the queue that work in several repositories, in the order they were queued. What others bring
-/// goes on whatever becomes of them.
-fn land_joint(ground: &MergeGround<'_>, target: &BranchName) -> Result<Exit, Failure> {
-    let MergeGround { globals, settings, place } = ground;
-    finish_landings(globals, settings, place);
-    let queue = MergeQueue::read(&place.repo, target).map_err(|error| of_queue(&error))?;
-    let of_several =
-        |entry: QueueEntry| entry.session.filter(|_| entry.together.is_some() && entry.state.is_workable());
-    let mut exit = Exit::Done;
-    for id in queue.entries().into_iter().filter_map(of_several) {
-        let summary = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
-        let places = Places::of_session(place.clone(), &summary.started, settings)?;
-        match land_session(globals, settings, &places, &summary) {
-            Ok(Exit::Done) => {}
-            Ok(other) => exit = other,
-            Err(failure) => {
-                exit = failure.exit();
-                say!("{}", failure.sentence());
-            }
-        }
-    }
-    Ok(exit)
 }
 
 /// Works the queue once and tells what became of one entry.
@@ -155,6 +130,7 @@ async fn work(
             // What was approved before is still worked.
             Err(failure) => say_once(&mut hindered, &failure),
         }
+        tokio::task::block_in_place(|| land_queued(ground, target));
     }
 }
 

@@ -12,7 +12,7 @@ use pleach::workspace::Lock;
 use serde_json::{Value, json};
 
 use super::estimate::{QueueEstimate, batch_mates, usual_test};
-use super::{MergeGround, entry_json, wait_words};
+use super::{MergeGround, RepoQueue, entry_json, wait_words};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};
@@ -45,9 +45,9 @@ pub fn run(ground: &MergeGround<'_>, args: &QueueArgs) -> Result<Exit, Failure> 
             continue;
         }
         is_empty = false;
-        let worked = Lock::holder(ground.place.repo.common_dir(), &queue_lock(&queue.target));
+        let worked = Lock::holder(queue.repo.common_dir(), &queue_lock(&queue.queue.target));
         let worked = worked.map(|holder| format!(", worked by {}", holder.text)).unwrap_or_default();
-        out.line(format!("into `{}`{worked}", queue.target))?;
+        out.line(format!("into `{}`{}{worked}", queue.queue.target, queue.at))?;
         let headings = ["#", "id", "what", "state", "tier", "tries", "age", "lands in", "why"];
         let mut table = Table::new(headings).right(0).right(5);
         listed.into_iter().for_each(|entry| table.row(entry.row()));
@@ -105,7 +105,8 @@ impl ListedEntry {
 }
 
 /// The entries of a queue in the order they are merged; behind them, if all are asked for, those that are closed.
-fn entries(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Vec<ListedEntry>, Failure> {
+fn entries(ground: &MergeGround<'_>, of: &RepoQueue, all: bool) -> Result<Vec<ListedEntry>, Failure> {
+    let queue = &of.queue;
     let settings = ground.queue_settings();
     let open = queue.entries();
     let plan = plan(&open, &queue.passed, usize::MAX, settings.auto_merge_clean);
@@ -113,10 +114,10 @@ fn entries(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Ve
     let position = |id: &EntryId| plan.batch.iter().position(|placed| placed == id).map(|at| at + 1);
     let stored = match open.is_empty() && !all {
         true => Vec::new(),
-        false => MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?,
+        false => MergeQueue::read_all(&of.repo, &queue.target).map_err(|error| of_queue(&error))?,
     };
     let estimate = match usual_test(&stored) {
-        Some(test) => Some(QueueEstimate { test, elapsed: elapsed(ground, queue)?, batch: settings.batch }),
+        Some(test) => Some(QueueEstimate { test, elapsed: elapsed(of)?, batch: settings.batch }),
         None => None,
     };
     let mut mates = batch_mates(&open);
@@ -138,17 +139,18 @@ fn entries(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Ve
 }
 
 /// How long the batch is being tested that is tested now.
-fn elapsed(ground: &MergeGround<'_>, queue: &MergeQueue) -> Result<Duration, Failure> {
+fn elapsed(RepoQueue { repo, queue, .. }: &RepoQueue) -> Result<Duration, Failure> {
     let is_tested = |stored: &&StoredEntry| stored.entry.state == EntryState::Testing;
     let Some(tested) = queue.open.iter().find(is_tested) else { return Ok(Duration::ZERO) };
-    let since = ground.place.repo.commit(tested.at).map_err(|error| of_git(&error))?.at;
+    let since = repo.commit(tested.at).map_err(|error| of_git(&error))?.at;
     Ok(Duration::try_from(clock::now().duration_since(since)).unwrap_or_default())
 }
 
-fn document(ground: &MergeGround<'_>, queue: &MergeQueue, all: bool) -> Result<Value, Failure> {
+fn document(ground: &MergeGround<'_>, queue: &RepoQueue, all: bool) -> Result<Value, Failure> {
     let entries: Vec<Value> = entries(ground, queue, all)?.into_iter().map(ListedEntry::json).collect();
-    let worked = Lock::is_held(ground.place.repo.common_dir(), &queue_lock(&queue.target));
-    Ok(json!({"target": queue.target, "worked": worked, "entries": entries}))
+    let RepoQueue { repo, name, queue, .. } = queue;
+    let worked = Lock::is_held(repo.common_dir(), &queue_lock(&queue.target));
+    Ok(json!({"target": queue.target, "repo": name, "worked": worked, "entries": entries}))
 }
 
 /// The end of an id, which tells entries of the same time apart.

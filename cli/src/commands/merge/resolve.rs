@@ -9,6 +9,7 @@ use super::{MergeGround, entry_json};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;
+use crate::queue_settings::queue_settings;
 use crate::render::Out;
 
 /// Resolve a conflict by hand: makes a worktree with the merged files, in which both versions are marked.
@@ -25,15 +26,16 @@ pub struct ResolveArgs {
 }
 
 pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure> {
-    let (repo, settings) = (&ground.place.repo, &ground.settings);
-    let stored = ground.entry(&args.entry)?;
+    let settings = &ground.settings;
+    let (place, stored) = ground.conflicted(&args.entry)?;
+    let (repo, of_queue_here) = (&place.repo, queue_settings(settings, &place));
     let base = settings.resolved.config.worktrees.base.clone();
     let base =
-        base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &ground.place.name));
+        base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &place.name));
     let mut out = Out::new();
     if args.done {
         let entry =
-            finish_resolution(repo, &base, &stored, &ground.queue_settings()).map_err(|error| of_queue(&error))?;
+            finish_resolution(repo, &base, &stored, &of_queue_here).map_err(|error| of_queue(&error))?;
         match ground.globals.json {
             true => out.json(&entry_json(&entry))?,
             false => {
@@ -43,7 +45,7 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
         }
         return Ok(Exit::Done);
     }
-    let begun = begin_resolution(repo, &base, &stored, &ground.queue_settings()).map_err(|error| of_queue(&error))?;
+    let begun = begin_resolution(repo, &base, &stored, &of_queue_here).map_err(|error| of_queue(&error))?;
     let ConflictWorktree { path, is_old, conflicts } = begun;
     if ground.globals.json {
         let conflicts: Vec<_> = conflicts.iter().map(|conflict| json!(conflict)).collect();

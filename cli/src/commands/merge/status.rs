@@ -8,7 +8,7 @@ use pleach::ids::BranchName;
 use pleach::workspace::Lock;
 use serde_json::json;
 
-use super::MergeGround;
+use super::{MergeGround, RepoQueue};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;
@@ -25,8 +25,8 @@ pub struct MergeStatusArgs {
 pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     let mut documents = Vec::new();
-    for queue in ground.queues(args.into.as_ref())? {
-        let all = MergeQueue::read_all(&ground.place.repo, &queue.target).map_err(|error| of_queue(&error))?;
+    for RepoQueue { repo, name, at, queue } in ground.queues(args.into.as_ref())? {
+        let all = MergeQueue::read_all(&repo, &queue.target).map_err(|error| of_queue(&error))?;
         let mut states: BTreeMap<&str, usize> = BTreeMap::new();
         let mut tiers: BTreeMap<String, usize> = BTreeMap::new();
         for entry in all.iter().map(|stored| &stored.entry) {
@@ -35,10 +35,10 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
                 *tiers.entry(tier.to_string()).or_default() += 1;
             }
         }
-        let holder = Lock::holder(ground.place.repo.common_dir(), &queue_lock(&queue.target));
+        let holder = Lock::holder(repo.common_dir(), &queue_lock(&queue.target));
         if ground.globals.json {
             documents.push(json!({
-                "target": queue.target, "states": states, "tiers": tiers,
+                "target": queue.target, "repo": name, "states": states, "tiers": tiers,
                 "worked_by": holder.map(|holder| holder.text),
             }));
             continue;
@@ -46,7 +46,7 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
         let counts = |of: Vec<(String, usize)>| {
             of.into_iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
         };
-        out.line(format!("into `{}`", queue.target))?;
+        out.line(format!("into `{}`{at}", queue.target))?;
         out.line(format!(
             "  entries: {}",
             counts(states.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect())

@@ -22,10 +22,9 @@ pub struct WhyArgs {
 }
 
 pub fn run(ground: &MergeGround<'_>, args: &WhyArgs) -> Result<Exit, Failure> {
-    let repo = &ground.place.repo;
-    let stored = ground.entry(&args.entry)?;
-    let history = entry_history(repo, &stored).map_err(|error| of_queue(&error))?;
-    let log = entry_log(repo, &stored).map_err(|error| of_queue(&error))?;
+    let (place, stored) = ground.entry(&args.entry)?;
+    let history = entry_history(&place.repo, &stored).map_err(|error| of_queue(&error))?;
+    let log = entry_log(&place.repo, &stored).map_err(|error| of_queue(&error))?;
     let mut out = Out::new();
     if ground.globals.json {
         let history = history.iter().map(|(at, entry)| json!({"at": at, "state": entry.state, "why": entry.why}));
@@ -65,6 +64,7 @@ fn about(entry: &QueueEntry) -> Vec<(&'static str, String)> {
         ("what", entry.name()),
         ("about", plain(&entry.title)),
         ("into", entry.target.to_string()),
+        ("repo", entry.repo.to_string()),
         ("commit", entry.head.short()),
         ("state", entry.state.to_string()),
     ];

@@ -194,3 +194,20 @@ fn remotes_and_outside_paths_are_asked_about_once() {
     world.env.write("project/pleach.yaml", "workspace: {repos: {repo: {path: ../repo, remote: ../other.git}}}\n");
     run(&[]).expect(4).fails_with("trust-missing").naming("1 item");
 }
+
+#[test]
+fn a_link_out_of_the_project_is_asked_about() {
+    let world = World::cloned();
+    world.env.write("project/pipeline.dot", one("true"));
+    world.env.write("project/pleach.yaml", "workspace: {repos: {repo: {path: there/repo}}}\n");
+    let project = world.env.root().join("project");
+    std::os::unix::fs::symlink("..", project.join("there")).unwrap();
+    let run = |more: &[&str]| {
+        let args = [more, &["run", "pipeline.dot"]].concat();
+        world.env.finish(world.env.command(&args).current_dir(&project).output().expect("pleach can be started"))
+    };
+    let ran = run(&[]).expect(4);
+    ran.fails_with("trust-missing").naming("2 items");
+    assert_eq!(ran.stderr.matches("workspace.repos.repo.path").count(), 2, "{ran}");
+    run(&["-y"]).expect(0);
+}

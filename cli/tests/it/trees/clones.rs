@@ -482,20 +482,6 @@ fn a_session_of_a_later_task_needs_no_approval() {
     assert_eq!(has_run(&garden), [""; 0]);
 }
 
-/// Writes the record of a session once more, with other words in it.
-#[track_caller]
-fn rewrite(garden: &Garden, place: &Path, session: &str, words: &str) {
-    const SCRIPT: &str = r#"set -e; ref=refs/pleach/sessions/$1/main; new=
-        for old in $(git rev-list --reverse --first-parent --grep='^Pleach-Record: ' $ref); do
-            events=$(git show $old:events.json | sed "$2" | git hash-object -w --stdin)
-            tree=$(git ls-tree $old | sed "/events.json/s/[0-9a-f]\{40\}/$events/" | git mktree)
-            parents=$(git show -s --format=%P $old | sed "${new:+s/^[0-9a-f]*/$new/;}s/[0-9a-f]\{40\}/-p &/g")
-            new=$(git show -s --format=%B $old | git -c user.name=x -c user.email=x commit-tree $tree $parents)
-        done; git update-ref $ref $new"#;
-    let written = garden.env.program("sh", place).args(["-c", SCRIPT, "sh", session, words]).status();
-    assert!(written.expect("sh can be started").success());
-}
-
 #[test]
 fn a_record_replaced_during_the_run_is_not_resumed() {
     let garden = begun(&["T001", "T002"]);
@@ -510,7 +496,7 @@ fn a_record_replaced_during_the_run_is_not_resumed() {
     let at = place.to_str().unwrap();
     let mut run = garden.env.spawn(&["-y", "-C", at, "gardener", "--auto-approve"]);
     let held = gate.reached(&mut run);
-    rewrite(&garden, &place, &session, "s/linted/planted/");
+    garden.env.rewrite_record(&place, &session, "s/linted/planted/");
     gate.open(held);
     let ran = run.end().expect(0);
     ran.warns("session-replaced").naming(&session);
@@ -524,7 +510,7 @@ fn a_record_gives_no_variables_to_commands() {
     let planted = garden.env.root().join("home/planted");
     garden.env.write_program("evil/touch", &format!("#!/bin/sh\n: > '{}'\n", planted.display()));
     let path = format!("{}:/usr/bin:/bin", garden.env.root().join("evil").display());
-    rewrite(&garden, &place, &garden.env.sessions()[0], &format!("s|\"task_id\":|\"PATH\": \"{path}\", &|"));
+    garden.env.rewrite_record(&place, &garden.env.sessions()[0], &format!("s|\"task_id\":|\"PATH\": \"{path}\", &|"));
     let ran = gardener(&garden, &place, &["--auto-approve"]).expect(0);
     assert!(!planted.exists(), "{ran}");
     assert_eq!(has_run(&garden), ["linted", "mended", "polished"], "{ran}");
@@ -535,7 +521,7 @@ fn a_record_has_nothing_pretended() {
     let garden = begun(&["T001"]);
     let place = clone(&garden, &[RECORDS]);
     let session = garden.env.sessions().remove(0);
-    rewrite(&garden, &place, &session, "s/command:sh -c 'touch ~.mended'/simulation/");
+    garden.env.rewrite_record(&place, &session, "s/command:sh -c 'touch ~.mended'/simulation/");
     let ran = gardener(&garden, &place, &["--auto-approve"]).expect(2);
     ran.fails_with("no-agent").naming("`mend`").naming("`simulation`").naming(format!("`pleach cancel {session}`"));
     assert_eq!(has_run(&garden), [""; 0], "{ran}");

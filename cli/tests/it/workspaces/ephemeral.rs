@@ -146,26 +146,61 @@ fn a_fan_out_over_several_repos_goes_on_elsewhere() {
     let sid = cut_off(&env, REMOTES, &fan("wide", "", &["a", "b"], &body), &gate, &is_there);
     let second = Machine::new(&env, "second");
     let remote = bare(&env, "app");
-    second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(0);
+    let ran = second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(0);
     for (name, files) in [("app", "README.md a b"), ("web", "README.md a b sum")] {
         let listed = env.git_in(&bare(&env, name), &["ls-tree", "-r", "--name-only", &format!("pleach/wide/{sid}")]);
-        assert_eq!(listed.replace('\n', " "), files);
+        assert_eq!(listed.replace('\n', " "), files, "{ran}");
     }
     assert_eq!(Story::of(&env, &remote, &sid).kinds().last(), Some(&"PipelineCompleted"));
+}
+
+/// A machine whose session waits at a gate, and the session.
+fn asking(env: &TestEnv) -> (Machine<'_>, String) {
+    let body = tool("ask", "echo 1 > app/one")
+        + "gate [shape=hexagon, label=\"Go on?\"]\n"
+        + &tool("work", "echo 2 > app/two")
+        + "start -> ask -> gate\n gate -> work [label=\"[Y] Yes\"]\n gate -> exit [label=\"[N] No\"]\n work -> exit";
+    let first = Machine::new(env, "first");
+    fs::write(first.dir.join("pleach.yaml"), REMOTES).unwrap();
+    fs::write(first.dir.join("pipeline.dot"), graph("ask", &body)).unwrap();
+    first.pleach(&["-y", "run", "pipeline.dot"]).expect(4);
+    (first, session_at(env, &bare(env, "app")))
+}
+
+#[test]
+fn a_session_arrives_in_an_empty_directory_alone() {
+    let env = remotes();
+    let (_, sid) = asking(&env);
+    let remote = bare(&env, "app");
+    let resume = ["-y", "resume", &sid, "--remote", remote.to_str().unwrap()];
+    let taken = Machine::new(&env, "taken");
+    fs::write(taken.dir.join("notes"), "mine\n").unwrap();
+    taken.pleach(&resume).expect(2).fails_with("not-a-repository").naming("empty directory");
+    assert_eq!(fs::read_dir(&taken.dir).unwrap().count(), 1, "nothing was written");
+    // A repository around it is none of the session's.
+    env.git_in(env.root(), &["init", "--quiet"]);
+    let inside = Machine::new(&env, "inside");
+    inside.pleach(&resume).expect(4);
+    assert_eq!(env.git_in(env.root(), &["for-each-ref"]), "");
+    assert_eq!(env.git_in(&inside.dir.join("repo"), &["show", &format!("pleach/ask/{sid}:one")]), "1");
+}
+
+#[test]
+fn a_record_cannot_claim_a_branch_of_the_users() {
+    let env = remotes();
+    let (_, sid) = asking(&env);
+    let remote = bare(&env, "app");
+    env.rewrite_record(&remote, &sid, &format!("s|pleach/ask/{sid}|main|g"));
+    let second = Machine::new(&env, "second");
+    let ran = second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap(), "--answer", "gate=Y"]);
+    ran.expect(7).fails_with("record-damaged").naming("names `main` as a branch of the session");
 }
 
 #[test]
 fn a_second_machine_is_refused() {
     let env = remotes();
-    let body = tool("ask", "echo 1 > app/one")
-        + "gate [shape=hexagon, label=\"Go on?\"]\n"
-        + &tool("work", "echo 2 > app/two")
-        + "start -> ask -> gate\n gate -> work [label=\"[Y] Yes\"]\n gate -> exit [label=\"[N] No\"]\n work -> exit";
-    let first = Machine::new(&env, "first");
-    fs::write(first.dir.join("pleach.yaml"), REMOTES).unwrap();
-    fs::write(first.dir.join("pipeline.dot"), graph("ask", &body)).unwrap();
-    first.pleach(&["-y", "run", "pipeline.dot"]).expect(4);
-    let (remote, sid) = (bare(&env, "app"), session_at(&env, &bare(&env, "app")));
+    let (first, sid) = asking(&env);
+    let remote = bare(&env, "app");
     let address = remote.to_str().unwrap();
     let second = Machine::new(&env, "second");
     second.pleach(&["-y", "resume", &sid, "--remote", address]).expect(4);

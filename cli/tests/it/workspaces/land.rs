@@ -9,7 +9,7 @@ use crate::support::{Checkout, Ran, TestEnv};
 /// Whether `one` and `two` agree, in the directory that holds both repositories.
 const AGREE: &str = "test \"$(cat app/version)\" = \"$(cat web/version)\"";
 
-/// A workspace whose session is done: it has raised the version in both repositories.
+/// A workspace with these settings whose session is done: it has raised the version in both repositories.
 pub fn done(settings: &str) -> TestEnv {
     let env = TestEnv::with_two_repos();
     for repo in [env.repo_path(), env.web()] {
@@ -17,14 +17,20 @@ pub fn done(settings: &str) -> TestEnv {
         env.git_in(&repo, &["add", "."]);
         env.git_in(&repo, &["commit", "--quiet", "-m", "Version 1"]);
     }
-    env.configure(&format!("{TWO}{settings}"));
+    env.configure(settings);
     let body = tool("raise", "echo 2 > app/version; echo 2 > web/version") + "start -> raise -> exit";
     env.run(&graph("raise", &body), &[]).expect(0);
     env
 }
 
+/// The settings of a workspace in which both are tested together.
 pub fn tested() -> String {
-    format!("merge: {{test_command: '{}'}}\n", AGREE.replace('\'', "''"))
+    TWO.replace("}}}\n", &format!("}}}}, test_command: '{AGREE}'}}\n"))
+}
+
+/// The settings of a workspace with others for merges.
+fn merging(settings: &str) -> String {
+    format!("{TWO}merge: {{{settings}}}\n")
 }
 
 impl TestEnv {
@@ -105,7 +111,7 @@ fn a_conflict_in_one_repo_lands_nowhere() {
 
 #[test]
 fn a_checkout_in_the_way_holds_all_repos_up() {
-    let env = done("");
+    let env = done(TWO);
     env.be_impatient();
     // `app` moves first, by its name: it is not moved before `web` was looked at.
     env.write("web/version", "mine\n");
@@ -132,11 +138,162 @@ fn a_session_over_several_repos_lands_through_the_queue() {
     env.git(&["add", "other"]);
     env.git(&["commit", "--quiet", "-m", "Other"]);
     env.git(&["switch", "--quiet", "main"]);
-    env.configure(&format!("{TWO}merge: {{test_command: 'test -e app || test -e README.md'}}\n"));
     env.pleach(&["merge", "enqueue", "other"]).expect(0);
     env.pleach(&["-y", "merge", "process"]).expect(0);
     assert_eq!(env.versions(), ["2", "2"]);
     assert_eq!(env.git(&["show", "main:other"]), "1");
+}
+
+#[test]
+fn without_a_common_test_each_repo_is_tested_for_itself() {
+    let env = done(&merging("test_command: 'test -e version && test -e ../web && test ! -e broken'"));
+    env.write("web/broken", "");
+    env.git_in(&env.web(), &["add", "broken"]);
+    env.git_in(&env.web(), &["commit", "--quiet", "-m", "Break it"]);
+    env.land(&[]).expect(1).fails_with("landing-red").naming("exit 1 in `web`");
+    assert_eq!(env.versions(), ["1", "1"]);
+    env.git_in(&env.web(), &["rm", "--quiet", "broken"]);
+    env.git_in(&env.web(), &["commit", "--quiet", "-m", "Mend it"]);
+    env.land(&[]).expect(0);
+    assert_eq!(env.versions(), ["2", "2"]);
+}
+
+#[test]
+fn approval_counts_for_all_repos() {
+    let env = done(&merging("auto_merge_clean: false"));
+    let ran = env.land(&["--json"]).expect(4).json();
+    assert_eq!(ran["outcome"], "unapproved");
+    env.pleach(&["-y", "merge", "process"]).expect(4);
+    assert_eq!(env.versions(), ["1", "1"]);
+    let approved = env.pleach(&["merge", "approve", "--json", &env.branch_in("web")]).expect(0).json();
+    let repos: Vec<_> = approved["entries"].as_array().unwrap().iter().map(|entry| entry["repo"].clone()).collect();
+    assert_eq!(repos, ["app", "web"]);
+    env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(env.versions(), ["2", "2"]);
+    // One of them alone cannot be taken back.
+    env.pleach(&["merge", "undo", &env.branch_in("web")]).expect(2).fails_with("entry-state");
+}
+
+#[test]
+fn a_guess_no_test_covers_lands_nowhere() {
+    let env = TestEnv::with_two_repos();
+    env.configure(&tested().replace(AGREE, "true"));
+    env.write("web/words", "alpha beta gamma\n");
+    env.git_in(&env.web(), &["add", "words"]);
+    env.git_in(&env.web(), &["commit", "--quiet", "-m", "Words"]);
+    let body = tool("raise", "echo 2 > app/two; echo ALPHA beta gamma > web/words") + "start -> raise -> exit";
+    env.run(&graph("raise", &body), &[]).expect(0);
+    env.write("web/words", "alpha beta GAMMA\n");
+    env.git_in(&env.web(), &["commit", "--quiet", "-am", "Louder"]);
+    env.land(&[]).expect(5).fails_with("landing-conflict").naming("no test covers `words`");
+    assert_eq!(env.git(&["ls-tree", "--name-only", "main"]), "README.md", "nowhere is nowhere");
+    env.pleach(&["-y", "merge", "process"]).expect(5);
+    env.pleach(&["merge", "approve", &env.branch_in("web")]).expect(0);
+    env.land(&[]).expect(0);
+    assert_eq!(env.git_in(&env.web(), &["show", "main:words"]), "ALPHA beta GAMMA");
+    assert_eq!(env.git(&["show", "main:two"]), "2");
+}
+
+#[test]
+fn the_queue_finds_what_lands_only_in_another_repo() {
+    let env = TestEnv::with_two_repos();
+    let body = tool("work", "echo 1 > web/one") + "start -> work -> exit";
+    env.run(&graph("one", &body), &[]).expect(0);
+    let sid = env.session();
+    env.pleach(&["merge", "enqueue", &sid]).expect(0);
+    let queues = env.pleach(&["merge", "queue", "--json"]).expect(0).json();
+    assert_eq!((&queues["queues"][0]["repo"], queues["queues"].as_array().unwrap().len()), (&json!("web"), 1));
+    let branch = env.branch_in("web");
+    assert_eq!(env.pleach(&["merge", "why", "--json", &branch]).expect(0).json()["repo"], "web");
+    env.pleach(&["merge", "drop", &branch]).expect(0);
+    env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(env.git_in(&env.web(), &["ls-tree", "--name-only", "main"]), "README.md", "it was dropped");
+    env.pleach(&["merge", "enqueue", &sid]).expect(0);
+    env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(env.git_in(&env.web(), &["show", "main:one"]), "1");
+}
+
+#[test]
+fn removing_a_session_takes_it_out_of_all_queues() {
+    let env = done(TWO);
+    let sid = env.session();
+    env.pleach(&["merge", "enqueue", &sid]).expect(0);
+    env.pleach(&["rm", "--force", &sid]).expect(0);
+    let queues = env.pleach(&["merge", "queue", "--json"]).expect(0).json();
+    let open: usize = queues["queues"].as_array().unwrap().iter().map(|queue| queue["entries"].as_array().unwrap().len()).sum();
+    assert_eq!(open, 0, "{queues}");
+}
+
+#[test]
+fn a_landing_is_finished_where_it_began() {
+    let env = done(TWO);
+    let sid = env.session();
+    for repo in [env.repo_path(), env.web()] {
+        env.git_in(&repo, &["switch", "--quiet", "-c", "release"]);
+    }
+    let died = env.command(&["-y", "land", &sid, "--into", "release"]).env("PLEACH_CRASH", "landing:after:1").output();
+    assert!(!died.expect("pleach starts").status.success());
+    let on_release = || [env.git(&["show", "release:version"]), env.git_in(&env.web(), &["show", "release:version"])];
+    assert_eq!(on_release(), ["2", "1"], "it died between the two");
+    let status = env.pleach(&["status", "--json", &sid]).expect(0).json();
+    assert_eq!((&status["landing"][0]["target"], status["landing"].as_array().unwrap().len()), (&json!("release"), 2));
+    env.land(&["--into", "main"]).expect(5).fails_with("landing-unfinished").naming("release");
+    env.land(&[]).expect(0);
+    assert_eq!((on_release(), env.versions()), (["2", "2"].map(String::from), ["1", "1"].map(String::from)));
+    assert_eq!(env.pleach(&["status", "--json", &sid]).expect(0).json()["landing"], json!([]));
+    // From then on it may land elsewhere as well.
+    env.land(&["--into", "main"]).expect(0);
+    assert_eq!(env.versions(), ["2", "2"]);
+}
+
+#[test]
+fn a_queued_landing_may_go_to_another_branch_instead() {
+    let env = done(TWO);
+    let sid = env.session();
+    env.pleach(&["merge", "enqueue", &sid]).expect(0);
+    for repo in [env.repo_path(), env.web()] {
+        env.git_in(&repo, &["branch", "release"]);
+    }
+    env.pleach(&["merge", "enqueue", &sid, "--into", "release"]).expect(0);
+    env.pleach(&["-y", "merge", "process", "--into", "release"]).expect(0);
+    env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(env.git_in(&env.web(), &["show", "release:version"]), "2");
+    assert_eq!(env.versions(), ["1", "1"], "only where it was queued for last");
+}
+
+#[test]
+fn a_file_where_a_directory_comes_holds_all_repos_up() {
+    let env = TestEnv::with_two_repos();
+    env.be_impatient();
+    std::fs::create_dir(env.web().join("old")).unwrap();
+    env.write("web/old/file", "1\n");
+    env.git_in(&env.web(), &["add", "old"]);
+    env.git_in(&env.web(), &["commit", "--quiet", "-m", "Directory"]);
+    let work = "echo 1 > app/one; mkdir web/new; echo 1 > web/new/file; rm -r web/old; echo 1 > web/old";
+    env.run(&graph("dirs", &(tool("work", work) + "start -> work -> exit")), &[]).expect(0);
+    env.write("web/new", "mine\n");
+    env.land(&[]).expect(5).fails_with("checkout-in-the-way").naming("`web`").naming("new");
+    assert_eq!(env.git(&["ls-tree", "--name-only", "main"]), "README.md");
+    std::fs::remove_file(env.web().join("new")).unwrap();
+    // What nobody has committed in a directory that becomes a file.
+    env.write("web/old/mine", "mine\n");
+    env.land(&[]).expect(5).fails_with("checkout-in-the-way").naming("old/mine");
+    std::fs::remove_file(env.web().join("old/mine")).unwrap();
+    env.land(&[]).expect(0);
+    assert_eq!([env.read("web/new/file"), env.read("web/old")], ["1\n", "1\n"]);
+}
+
+#[test]
+fn a_failed_setup_leaves_nothing_in_testing() {
+    let env = done(&tested());
+    env.configure(&format!("{}worktrees: {{setup: 'false'}}\n", tested()));
+    env.land(&[]).expect(7);
+    let queues = env.pleach(&["merge", "queue", "--json"]).expect(0).json();
+    let states: Vec<_> = queues["queues"].as_array().unwrap().iter().map(|queue| queue["entries"][0]["state"].clone()).collect();
+    assert_eq!(states, ["submitted", "submitted"]);
+    env.configure(&tested());
+    env.land(&[]).expect(0);
+    assert_eq!(env.versions(), ["2", "2"]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn the_page_about_workspaces_shows_what_happens() {
     web: {path: web}
   tools:
     web: {lint: {command: "! grep -rn TODO ."}}
-merge: {test_command: 'test "$(cat app/version)" = "$(cat web/version)"'}
+  test_command: test "$(cat app/version)" = "$(cat web/version)"
 "#,
     );
     let body = tool("raise", "echo 2 > app/version; echo 2 > web/version") + "start -> raise -> exit";

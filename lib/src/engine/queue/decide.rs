@@ -110,7 +110,7 @@ pub fn withdraw_session(repo: &Repo, session: &SessionId) -> Result<Vec<QueueEnt
     Ok(withdrawn)
 }
 
-fn withdraw_entry(repo: &Repo, stored: &StoredEntry, why: &str) -> Result<(), QueueError> {
+pub(super) fn withdraw_entry(repo: &Repo, stored: &StoredEntry, why: &str) -> Result<(), QueueError> {
     change_entry(repo, stored, |entry| {
         if matches!(entry.state, EntryState::Landing | EntryState::Landed) {
             return Err("it is landing right now");
@@ -166,6 +166,9 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
     let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
     if entry.state != EntryState::Landed {
         return Err(wrong("only what has landed can be undone"));
+    }
+    if entry.together.is_some() {
+        return Err(wrong("it has landed with others; revert all of them with `git revert -m 1` in their repositories"));
     }
     let Some(landing) = entry.landing else {
         return Err(wrong("it was merged by hand; revert it with `git revert`"));

@@ -26,6 +26,7 @@ mod derived;
 mod enqueue;
 mod error;
 mod extent;
+mod joint_entries;
 mod joint_tests;
 mod landing;
 mod learned;
@@ -57,6 +58,9 @@ pub(super) use decide::{close_landed, withdraw_for_mark};
 pub(super) use enqueue::last_of_task;
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
+pub use joint_entries::{
+    QueuedLanding, entries_of_landing, landing_targets, queued_landings, submit_together, unfinished_landings,
+};
 pub use outcome::QueueOutcome;
 pub(super) use results::note_tested;
 pub use run::{QueueRun, queue_lock};
@@ -64,5 +68,5 @@ pub use settings::{QueueSettings, ResolverSettings};
 pub use state::{StoredEntry, entry_history, entry_log};
 pub use store::{MergeQueue, queue_targets, read_entry};
 pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
-pub use together::{JointLanding, JointOutcome, JointPart, submit_together, unfinished_landings};
+pub use together::{JointLanding, JointOutcome, JointPart};
 pub use trust::queue_to_trust;

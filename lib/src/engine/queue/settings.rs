@@ -15,6 +15,9 @@ use crate::queue::{EntryTest, QueueEntry};
 pub struct QueueSettings {
     /// The test every merge must pass, instead of the tests of the merged tasks.
     pub test: Option<EntryTest>,
+    /// The test of what several repositories come to, in the directory that holds all of them; without it, each of them
+    /// is tested for itself.
+    pub joint_test: Option<EntryTest>,
     /// How long a command that makes derived files may take.
     pub command_limit: Duration,
     /// How many entries are merged and tested together.

@@ -7,17 +7,20 @@
 
 use std::sync::Arc;
 
-use super::batch::{BatchItem, tests_of};
-use super::candidate::{MergeBuild, build};
-use super::enqueue::{Submission, enqueue};
+use super::batch::BatchItem;
+use super::candidate::{MergeBuild, UnfitMerge, build};
 use super::error::QueueError;
-use super::joint_tests::run_joint_tests;
+use super::joint_entries::{mark, submit_together, unmark};
+use super::joint_tests::{JointTest, JointTests, joint_tests};
 use super::landing::{self, LandedPrefix, tip_of, update};
+use super::results::TestResult;
 use super::run::{queue_lock, tell_landed, verdict_of};
 use super::settings::QueueSettings;
 use super::store::MergeQueue;
+use super::vetting::{NO_TEST, emptied, is_doubtful, to_cover, uncovered_words};
 use crate::clock;
-use crate::engine::joint_slot::{JointFiles, JointSlot};
+use crate::config::UntestedFiles;
+use crate::engine::joint_slot::JointFiles;
 use crate::engine::locks::Locks;
 use crate::engine::merging::conflicted_paths;
 use crate::engine::resume::{self, RecordedSession};
@@ -25,11 +28,10 @@ use crate::engine::{Engine, SessionRepos};
 use crate::event::{ConflictedPath, Event, Landed, Landing, Recorded};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
-use crate::merge::Tier;
-use crate::queue::{EntryState, QueueEntry, TestVerdict};
+use crate::queue::{EntryState, MergeQuestion, QueueEntry, TestVerdict};
 use crate::record::{Batch, Recorder};
 use crate::state::State;
-use crate::workspace::{self, Lock, branch_ref, new_entry_id};
+use crate::workspace::{Lock, branch_ref};
 
 /// How often a landing is built again because a target has moved meanwhile.
 const TRIES: usize = 10;
@@ -77,6 +79,8 @@ pub enum JointOutcome {
         /// How many of the targets have moved already.
         moved: usize,
     },
+    /// It has passed, and waits for a person to approve it.
+    Unapproved,
     /// It was stopped.
     Stopped,
 }
@@ -103,6 +107,19 @@ struct PartNow {
     item: Option<BatchItem>,
 }
 
+/// What the tests of all parts have said.
+struct JointVerdict {
+    verdict: TestVerdict,
+    /// The branches of the other repositories as they were tested.
+    beside: Vec<(RepoName, BranchName, CommitId)>,
+}
+
+/// The files of all repositories: what lands, and what it is tested beside.
+struct FilesOfAll {
+    files: Vec<JointFiles>,
+    beside: Vec<(RepoName, BranchName, CommitId)>,
+}
+
 impl JointLanding {
     /// Takes the session and the queues of all targets, and puts the parts into these.
     pub fn open(
@@ -125,6 +142,15 @@ impl JointLanding {
 
     /// Merges, tests and lands all parts.
     pub async fn land(self) -> Result<JointOutcome, QueueError> {
+        let ended = self.work().await;
+        if !matches!(ended, Ok(JointOutcome::Landed(_))) {
+            let left = tokio::task::block_in_place(|| self.leave());
+            return ended.and_then(|outcome| left.map(|()| outcome));
+        }
+        ended
+    }
+
+    async fn work(&self) -> Result<JointOutcome, QueueError> {
         for _ in 0..TRIES {
             if self.engine.cancel.is_stopped() {
                 return Ok(JointOutcome::Stopped);
@@ -134,14 +160,17 @@ impl JointLanding {
                 Err(refused) => return Ok(refused),
             };
             let verdict = match self.is_decided(&parts)? {
-                true => TestVerdict::Unverified,
+                true => JointVerdict { verdict: TestVerdict::Unverified, beside: Vec::new() },
                 false => match self.test(&mut parts).await? {
+                    Ok(verdict) if self.needs_approval(&parts) => {
+                        self.offer(&mut parts, &verdict.verdict)?;
+                        return Ok(JointOutcome::Unapproved);
+                    }
                     Ok(verdict) => verdict,
                     Err(outcome) => return Ok(outcome),
                 },
             };
             if self.engine.cancel.is_stopped() {
-                self.set_all(&mut parts, |entry| entry.state = EntryState::Submitted)?;
                 return Ok(JointOutcome::Stopped);
             }
             if let Some(outcome) = tokio::task::block_in_place(|| self.move_all(&mut parts, &verdict))? {
@@ -150,6 +179,49 @@ impl JointLanding {
         }
         let target = self.parts[0].target.clone();
         Err(QueueError::Contended(target))
+    }
+
+    /// Leaves the entries as they can be taken up again, and forgets a landing that has moved nothing.
+    fn leave(&self) -> Result<(), QueueError> {
+        for part in &self.parts {
+            let repo = repo_of(&self.repos, part);
+            let mut queue = MergeQueue::read(repo, &part.target)?;
+            let is_left =
+                |entry: &QueueEntry| entry.together.as_ref() == Some(&self.id) && entry.state == EntryState::Testing;
+            let left: Vec<EntryId> = queue.entries().into_iter().filter(is_left).map(|entry| entry.id).collect();
+            update(repo, &mut queue, &left, |entry| entry.state = EntryState::Submitted)?;
+        }
+        let (state, _) = self.recorded()?;
+        for landing in state.landing.iter().filter(|landing| landing.from != landing.to) {
+            let Some(repo) = self.repos.get(&landing.repo) else { continue };
+            let tip = repo.refs().find(&branch_ref(&landing.target))?;
+            if tip.map_or(Ok(false), |tip| repo.history().is_ancestor(landing.to, tip))? {
+                return Ok(());
+            }
+        }
+        unmark(self.repos.record(), &self.session);
+        Ok(())
+    }
+
+    /// Whether a person has to agree first.
+    fn needs_approval(&self, parts: &[PartNow]) -> bool {
+        let mut items = parts.iter().filter_map(|part| part.item.as_ref());
+        !self.settings.auto_merge_clean && items.any(|item| !item.entry.approved)
+    }
+
+    /// Says in the entries what would land, to be approved.
+    fn offer(&self, parts: &mut [PartNow], verdict: &TestVerdict) -> Result<(), QueueError> {
+        for part in parts {
+            let Some(BatchItem { entry, built }) = part.item.clone() else { continue };
+            self.set(part, &entry.id, |entry| {
+                entry.candidate = Some(built.candidate());
+                entry.tier = Some(built.origin.tier);
+                entry.verdict = Some(verdict.clone());
+                entry.state = EntryState::Candidate;
+                entry.why = Some("it waits for approval".to_owned());
+            })?;
+        }
+        Ok(())
     }
 
     /// Merges the parts onto their targets.
@@ -166,7 +238,7 @@ impl JointLanding {
             let entry = queue.entries().into_iter().find(|entry| entry.together.as_ref() == Some(&self.id));
             let mut now = PartNow { part: part.clone(), repo, queue, tip, item: None };
             if let Some(entry) = entry {
-                let (why, conflicts) = match build(&now.repo, &entry, tip, &options)? {
+                let (UnfitMerge { why, question }, conflicts) = match build(&now.repo, &entry, tip, &options)? {
                     MergeBuild::Built(built) => {
                         now.item = Some(BatchItem { entry, built });
                         parts.push(now);
@@ -176,23 +248,35 @@ impl JointLanding {
                         parts.push(now);
                         continue;
                     }
-                    MergeBuild::Conflict(left) => (left.rest().to_string(), conflicted_paths(&left.rest())),
-                    MergeBuild::Derive(_) => (
-                        "files that commands make are in conflict; make them on the session's branch".to_owned(),
-                        Vec::new(),
-                    ),
-                    MergeBuild::Unfit(unfit) => (unfit.why, Vec::new()),
+                    MergeBuild::Conflict(left) => (left.rest().to_string().into(), conflicted_paths(&left.rest())),
+                    MergeBuild::Derive(_) => {
+                        let why = "files that commands make are in conflict; make them on the session's branch";
+                        (why.to_owned().into(), Vec::new())
+                    }
+                    MergeBuild::Unfit(unfit) => (unfit, Vec::new()),
                 };
-                self.set(&mut now, &entry.id, |entry| {
-                    entry.state = EntryState::Escalated;
-                    entry.why = Some(why.clone());
-                    entry.conflicts.clone_from(&conflicts);
-                })?;
-                return Ok(Err(JointOutcome::Refused { repo: part.name.clone(), why, conflicts }));
+                return self.refuse(&mut now, &entry.id, (why, question), conflicts).map(Err);
             }
             parts.push(now);
         }
         Ok(Ok(parts))
+    }
+
+    /// Hands a part to a person.
+    fn refuse(
+        &self,
+        part: &mut PartNow,
+        id: &EntryId,
+        (why, question): (String, Option<MergeQuestion>),
+        conflicts: Vec<ConflictedPath>,
+    ) -> Result<JointOutcome, QueueError> {
+        self.set(part, id, |entry| {
+            entry.state = EntryState::Escalated;
+            entry.why = Some(why.clone());
+            entry.question = question;
+            entry.conflicts.clone_from(&conflicts);
+        })?;
+        Ok(JointOutcome::Refused { repo: part.part.name.clone(), why, conflicts })
     }
 
     /// Whether what is to land was tested and decided by a process that was killed while it moved the targets.
@@ -211,32 +295,18 @@ impl JointLanding {
     }
 
     /// Tests what all parts come to, side by side.
-    async fn test(&self, parts: &mut [PartNow]) -> Result<Result<TestVerdict, JointOutcome>, QueueError> {
-        let entries = parts.iter().filter_map(|part| Some(&part.item.as_ref()?.entry));
-        let tests = tests_of(entries, self.settings.test.as_ref());
+    async fn test(&self, parts: &mut [PartNow]) -> Result<Result<JointVerdict, JointOutcome>, QueueError> {
+        let tests = joint_tests(&self.settings, parts.iter().filter_map(|part| part.item.as_ref()));
+        if let Some(refused) = self.vet(parts, &tests).await? {
+            return Ok(Err(refused));
+        }
         if tests.is_empty() {
-            let by_rule = |part: &PartNow| part.item.as_ref().is_some_and(|item| item.built.origin.tier > Tier::Clean);
-            return Ok(match parts.iter().find(|part| by_rule(part)) {
-                // Nobody could tell whether that is right.
-                Some(part) => Err(JointOutcome::Refused {
-                    repo: part.part.name.clone(),
-                    why: "it conflicts with the target, and without `merge.test_command` nothing tells whether what \
-                          resolves that is right"
-                        .to_owned(),
-                    conflicts: Vec::new(),
-                }),
-                None => Ok(TestVerdict::Unverified),
-            });
+            return Ok(Ok(JointVerdict { verdict: TestVerdict::Unverified, beside: Vec::new() }));
         }
         self.set_all(parts, |entry| entry.state = EntryState::Testing)?;
-        let files = tokio::task::block_in_place(|| self.files(parts))?;
-        let mut slot = tokio::task::block_in_place(|| {
-            JointSlot::open(Arc::clone(&self.engine), &self.repos, &self.session, files)
-        })?;
-        let tested = run_joint_tests(&self.engine, &mut slot, &tests).await;
-        tokio::task::block_in_place(|| slot.remove());
-        match tested? {
-            Some(result) if result.passed => Ok(Ok(verdict_of(&result))),
+        let FilesOfAll { files, beside } = tokio::task::block_in_place(|| self.files(parts, None))?;
+        match self.run(files, &tests).await? {
+            Some(result) if result.passed => Ok(Ok(JointVerdict { verdict: verdict_of(&result), beside })),
             Some(result) => {
                 let verdict = verdict_of(&result);
                 self.set_all(parts, |entry| {
@@ -246,17 +316,53 @@ impl JointLanding {
                 })?;
                 Ok(Err(JointOutcome::Red { exit: result.exit, log: result.log }))
             }
-            None => {
-                self.set_all(parts, |entry| entry.state = EntryState::Submitted)?;
-                Ok(Err(JointOutcome::Stopped))
-            }
+            None => Ok(Err(JointOutcome::Stopped)),
         }
     }
 
-    /// The files of all repositories of the session: what lands, or what it worked with.
-    fn files(&self, parts: &[PartNow]) -> Result<Vec<JointFiles>, QueueError> {
+    /// Looks for tests that could tell that a resolved conflict is wrong. Says so if there are none, or if it was stopped.
+    async fn vet(&self, parts: &mut [PartNow], tests: &[JointTest]) -> Result<Option<JointOutcome>, QueueError> {
+        for index in 0..parts.len() {
+            let Some(item) = parts[index].item.clone().filter(is_doubtful) else { continue };
+            let mut uncovered = Vec::new();
+            let to_cover = match self.settings.untested_files {
+                _ if tests.is_empty() => Vec::new(),
+                UntestedFiles::Allow => Vec::new(),
+                UntestedFiles::Escalate => to_cover(&item),
+            };
+            for path in to_cover {
+                let Some(commit) = emptied(&parts[index].repo, &item, &path)? else { continue };
+                let instead = Some((&parts[index].part.name, commit));
+                let FilesOfAll { files, .. } = tokio::task::block_in_place(|| self.files(parts, instead))?;
+                match self.run(files, tests).await? {
+                    Some(result) if result.passed => uncovered.push(path),
+                    Some(_) => {}
+                    None => return Ok(Some(JointOutcome::Stopped)),
+                }
+            }
+            let why = match (tests.is_empty(), uncovered.is_empty()) {
+                (true, _) => format!(
+                    "{NO_TEST}: set `workspace.test_command` or `merge.test_command`, or agree with `pleach merge approve`"
+                ),
+                (false, false) => uncovered_words(&uncovered),
+                (false, true) => continue,
+            };
+            let asked = (why, Some(MergeQuestion::Uncovered));
+            return self.refuse(&mut parts[index], &item.entry.id, asked, Vec::new()).map(Some);
+        }
+        Ok(None)
+    }
+
+    async fn run(&self, files: Vec<JointFiles>, tests: &[JointTest]) -> Result<Option<TestResult>, QueueError> {
+        let place = JointTests { engine: &self.engine, repos: &self.repos, session: &self.session };
+        place.run(files, tests).await
+    }
+
+    /// The files of all repositories of the session: what lands, and the targets of those where nothing does. One part may
+    /// be tested with another commit.
+    fn files(&self, parts: &[PartNow], instead: Option<(&RepoName, CommitId)>) -> Result<FilesOfAll, QueueError> {
         let (state, started) = self.recorded()?;
-        let mut files = Vec::new();
+        let (mut files, mut beside) = (Vec::new(), Vec::new());
         for (name, repo) in self.repos.iter() {
             let of_part = parts.iter().find(|part| part.part.name == *name);
             let (branch, commit) = match of_part {
@@ -265,17 +371,26 @@ impl JointLanding {
                     let target = started.targets.get(name).or_else(|| started.branches.get(name));
                     let Some(target) = target.cloned() else { continue };
                     let tip = repo.refs().find(&branch_ref(&target))?;
+                    beside.extend(tip.map(|tip| (name.clone(), target.clone(), tip)));
                     let Some(commit) = tip.or_else(|| state.work.get(name).copied()) else { continue };
                     (target, commit)
                 }
             };
+            let commit = instead.filter(|(other, _)| *other == name).map_or(commit, |(_, commit)| commit);
             files.push(JointFiles { name: name.clone(), repo: repo.clone(), branch, commit });
         }
-        Ok(files)
+        Ok(FilesOfAll { files, beside })
     }
 
     /// Moves the targets. None if one has moved by itself, and everything has to be looked at again.
-    fn move_all(&self, parts: &mut [PartNow], verdict: &TestVerdict) -> Result<Option<JointOutcome>, QueueError> {
+    fn move_all(&self, parts: &mut [PartNow], tested: &JointVerdict) -> Result<Option<JointOutcome>, QueueError> {
+        let JointVerdict { verdict, beside } = tested;
+        for (name, branch, commit) in beside {
+            let repo = self.repos.get(name).expect("only repositories of the session are tested");
+            if repo.refs().find(&branch_ref(branch))? != Some(*commit) {
+                return Ok(None);
+            }
+        }
         let done = parts.iter().filter(|part| part.item.is_none()).count();
         for part in parts.iter() {
             let Some(item) = &part.item else { continue };
@@ -290,16 +405,16 @@ impl JointLanding {
                 }
             }
         }
-        let moves = parts.iter().filter_map(|part| {
-            let (repo, target) = (part.part.name.clone(), part.part.target.clone());
-            let to = part.item.as_ref()?.built.commit;
-            Some(Landing { repo, target, from: part.tip, to, extra: Default::default() })
-        });
-        let moves: Vec<Landing> = moves.collect();
-        if !moves.is_empty() {
+        if done < parts.len() {
+            // Also where nothing moves any more: it is said for all of them where they go.
+            let moves = parts.iter().map(|part| {
+                let (repo, target) = (part.part.name.clone(), part.part.target.clone());
+                let to = part.item.as_ref().map_or(part.tip, |item| item.built.commit);
+                Landing { repo, target, from: part.tip, to, extra: Default::default() }.into()
+            });
             mark(self.repos.record(), &self.session)?;
             // From here on all of them move, whatever happens to this process.
-            self.record("land", moves.into_iter().map(Event::from).collect())?;
+            self.record("land", moves.collect())?;
         }
         let (mut landed, mut moved) = (Vec::new(), done);
         for part in parts.iter_mut() {
@@ -314,9 +429,6 @@ impl JointLanding {
                 }
                 LandedPrefix::Moved => return Ok(None),
                 LandedPrefix::Held(why) => {
-                    if moved == 0 {
-                        unmark(self.repos.record(), &self.session);
-                    }
                     return Ok(Some(JointOutcome::Held { repo: part.part.name.clone(), why, moved }));
                 }
             }
@@ -375,54 +487,6 @@ impl JointLanding {
     }
 }
 
-/// Puts the parts of a landing into the queues of their targets. Returns what they have in common.
-pub fn submit_together(repos: &SessionRepos, session: &SessionId, parts: &[JointPart]) -> Result<EntryId, QueueError> {
-    let mut known = None;
-    for part in parts {
-        let queue = MergeQueue::read(repo_of(repos, part), &part.target)?;
-        let mut own = queue.entries().into_iter().filter(|entry| entry.session.as_ref() == Some(session));
-        known = known.or_else(|| own.find_map(|entry| entry.together));
-    }
-    let id = known.unwrap_or_else(|| new_entry_id(clock::now()));
-    // All of them are looked at before the first one is queued.
-    let mut new = Vec::new();
-    for part in parts {
-        let repo = repo_of(repos, part);
-        if repo.history().is_ancestor(part.head, tip_of(repo, &part.target)?)? {
-            continue;
-        }
-        let of = Submission::branch(repo, part.name.clone(), part.branch.clone(), part.target.clone())?;
-        let (session, together) = (Some(session.clone()), Some(id.clone()));
-        new.push((repo, Submission { head: part.head, session, together, ..of }));
-    }
-    for (repo, submission) in new {
-        enqueue(repo, submission)?;
-    }
-    Ok(id)
-}
-
 fn repo_of<'a>(repos: &'a SessionRepos, part: &JointPart) -> &'a Repo {
     repos.get(&part.name).expect("only repositories of the session land")
-}
-
-/// The directory of the marks of landings that are under way, in the git directory.
-const UNDER_WAY: &str = "pleach/landing";
-
-/// Marks a landing that is under way, so that the next command finds it without reading every session.
-fn mark(repo: &Repo, session: &SessionId) -> Result<(), QueueError> {
-    let path = repo.common_dir().join(UNDER_WAY).join(session.as_str());
-    let io = |source| workspace::Error::Io { doing: "write", path: path.clone(), source };
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io)?;
-    std::fs::write(&path, "").map_err(io)?;
-    Ok(())
-}
-
-fn unmark(repo: &Repo, session: &SessionId) {
-    let _ = std::fs::remove_file(repo.common_dir().join(UNDER_WAY).join(session.as_str()));
-}
-
-/// The sessions whose landing was cut off after it was decided.
-pub fn unfinished_landings(repo: &Repo) -> Vec<SessionId> {
-    let Ok(marks) = std::fs::read_dir(repo.common_dir().join(UNDER_WAY)) else { return Vec::new() };
-    marks.flatten().filter_map(|mark| mark.file_name().to_str()?.parse().ok()).collect()
 }

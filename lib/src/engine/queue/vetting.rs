@@ -8,8 +8,8 @@ use super::run::QueueRun;
 use super::store::MergeQueue;
 use super::test_runs::{TestId, TestJob};
 use crate::config::UntestedFiles;
-use crate::git::{CommitSpec, EntryKind, Person, TreeEdit};
-use crate::ids::{EntryId, RepoPath};
+use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit};
+use crate::ids::{CommitId, EntryId, RepoPath};
 use crate::merge::{ResolvedHunk, Tier};
 use crate::queue::{EntryTest, MergeQuestion};
 use crate::text::named;
@@ -28,29 +28,20 @@ impl QueueRun {
 
     /// Whether a merge may be tested with others. One that may not is handed to a person.
     pub(super) async fn vet(&mut self, queue: &mut MergeQueue, item: &BatchItem) -> Result<bool, QueueError> {
-        let origin = &item.built.origin;
-        if origin.tier <= Tier::Clean
-            || origin.tier == Tier::Person
-            || item.entry.accepted.contains(&MergeQuestion::Uncovered)
-        {
+        if !is_doubtful(item) {
             return Ok(true);
         }
         let tests = tests_of([&item.entry], self.settings.test.as_ref());
         if tests.is_empty() {
-            let why = "its conflict was resolved, but there is no test that could tell whether rightly: set \
-                       `merge.test_command`, or agree with `pleach merge approve`";
-            self.escalate(queue, &item.entry.id, why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
+            let why = format!("{NO_TEST}: set `merge.test_command`, or agree with `pleach merge approve`");
+            self.escalate(queue, &item.entry.id, &why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
             return Ok(false);
         }
         if self.settings.untested_files == UntestedFiles::Allow {
             return Ok(true);
         }
         let mut uncovered = Vec::new();
-        // The tests tell the files of a repair from those before it: they failed there.
-        let repair = item.entry.resolution.as_ref().filter(|made| made.repairs);
-        let repaired: Vec<RepoPath> =
-            repair.into_iter().flat_map(|made| made.resolved()).map(|hunk| hunk.path).collect();
-        for path in guessed(&origin.resolved).into_iter().filter(|path| !repaired.contains(path)) {
+        for path in to_cover(item) {
             match self.is_covered(item, &path, &tests).await? {
                 Some(true) => {}
                 Some(false) => uncovered.push(path),
@@ -60,11 +51,7 @@ impl QueueRun {
         if uncovered.is_empty() {
             return Ok(true);
         }
-        let why = format!(
-            "no test covers {}, where a conflict was resolved; agree with `pleach merge approve`, or set \
-             `merge.untested_files: allow`",
-            named(&uncovered)
-        );
+        let why = uncovered_words(&uncovered);
         self.escalate(queue, &item.entry.id, &why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
         Ok(false)
     }
@@ -77,20 +64,11 @@ impl QueueRun {
         tests: &[EntryTest],
     ) -> Result<Option<bool>, QueueError> {
         let repo = self.place.repo.clone();
+        let Some(commit) = emptied(&repo, item, path)? else { return Ok(Some(true)) };
         let Some(file) = repo.tree_entry(item.built.tree, path)? else { return Ok(Some(true)) };
-        let mut writer = repo.writer();
         // Known by the file alone: what is beside it changes with every merge.
+        let mut writer = repo.writer();
         let alone = writer.tree(None, &[TreeEdit::Put(path.clone(), EntryKind::File, file.id)])?;
-        let empty = writer.blob(b"")?;
-        let tree = writer.tree(Some(item.built.tree), &[TreeEdit::Put(path.clone(), file.kind, empty)])?;
-        let commit = writer.commit(&CommitSpec {
-            tree,
-            parents: vec![item.built.commit],
-            author: Person::pleach(),
-            committer: Person::pleach(),
-            message: format!("Without the content of {path}\n").into_bytes(),
-            at: item.entry.completed_at,
-        })?;
         writer.flush()?;
         let own = (self.settings.logs.as_str(), self.settings.reports.as_str());
         let key = ResultKey::new(&repo, alone, tests, own)?.of_coverage();
@@ -101,6 +79,51 @@ impl QueueRun {
         let result = self.run_alone(TestJob { id, commit, tests: tests.to_vec(), key }).await?;
         Ok(result.map(|TestResult { passed, .. }| !passed))
     }
+}
+
+/// Why a resolved conflict does not land without tests.
+pub(super) const NO_TEST: &str = "its conflict was resolved, but there is no test that could tell whether rightly";
+
+/// Why a resolved conflict does not land that no test covers.
+pub(super) fn uncovered_words(paths: &[RepoPath]) -> String {
+    format!(
+        "no test covers {}, where a conflict was resolved; agree with `pleach merge approve`, or set \
+         `merge.untested_files: allow`",
+        named(paths)
+    )
+}
+
+/// Whether a merge needs a test that could tell that it is wrong: git did not make it alone, nor did a person, and nobody
+/// has agreed to it.
+pub(super) fn is_doubtful(item: &BatchItem) -> bool {
+    let tier = item.built.origin.tier;
+    tier > Tier::Clean && tier != Tier::Person && !item.entry.accepted.contains(&MergeQuestion::Uncovered)
+}
+
+/// The files that a test must cover.
+pub(super) fn to_cover(item: &BatchItem) -> Vec<RepoPath> {
+    // The tests tell the files of a repair from those before it: they failed there.
+    let repair = item.entry.resolution.as_ref().filter(|made| made.repairs);
+    let repaired: Vec<RepoPath> = repair.into_iter().flat_map(|made| made.resolved()).map(|hunk| hunk.path).collect();
+    guessed(&item.built.origin.resolved).into_iter().filter(|path| !repaired.contains(path)).collect()
+}
+
+/// A merge without the content of a file, on which the tests fail that cover it. None if it has no such file.
+pub(super) fn emptied(repo: &Repo, item: &BatchItem, path: &RepoPath) -> Result<Option<CommitId>, QueueError> {
+    let Some(file) = repo.tree_entry(item.built.tree, path)? else { return Ok(None) };
+    let mut writer = repo.writer();
+    let empty = writer.blob(b"")?;
+    let tree = writer.tree(Some(item.built.tree), &[TreeEdit::Put(path.clone(), file.kind, empty)])?;
+    let commit = writer.commit(&CommitSpec {
+        tree,
+        parents: vec![item.built.commit],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: format!("Without the content of {path}\n").into_bytes(),
+        at: item.entry.completed_at,
+    })?;
+    writer.flush()?;
+    Ok(Some(commit))
 }
 
 /// The files in which a conflict was resolved by what may be wrong.
