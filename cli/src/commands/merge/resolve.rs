@@ -30,12 +30,10 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     let (place, stored) = ground.conflicted(&args.entry)?;
     let (repo, of_queue_here) = (&place.repo, queue_settings(settings, &place));
     let base = settings.resolved.config.worktrees.base.clone();
-    let base =
-        base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &place.name));
+    let base = base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &place.name));
     let mut out = Out::new();
     if args.done {
-        let entry =
-            finish_resolution(repo, &base, &stored, &of_queue_here).map_err(|error| of_queue(&error))?;
+        let entry = finish_resolution(repo, &base, &stored, &of_queue_here).map_err(|error| of_queue(&error))?;
         match ground.globals.json {
             true => out.json(&entry_json(&entry))?,
             false => {

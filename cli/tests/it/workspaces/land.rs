@@ -220,7 +220,8 @@ fn removing_a_session_takes_it_out_of_all_queues() {
     env.pleach(&["merge", "enqueue", &sid]).expect(0);
     env.pleach(&["rm", "--force", &sid]).expect(0);
     let queues = env.pleach(&["merge", "queue", "--json"]).expect(0).json();
-    let open: usize = queues["queues"].as_array().unwrap().iter().map(|queue| queue["entries"].as_array().unwrap().len()).sum();
+    let open: usize =
+        queues["queues"].as_array().unwrap().iter().map(|queue| queue["entries"].as_array().unwrap().len()).sum();
     assert_eq!(open, 0, "{queues}");
 }
 
@@ -289,7 +290,8 @@ fn a_failed_setup_leaves_nothing_in_testing() {
     env.configure(&format!("{}worktrees: {{setup: 'false'}}\n", tested()));
     env.land(&[]).expect(7);
     let queues = env.pleach(&["merge", "queue", "--json"]).expect(0).json();
-    let states: Vec<_> = queues["queues"].as_array().unwrap().iter().map(|queue| queue["entries"][0]["state"].clone()).collect();
+    let states: Vec<_> =
+        queues["queues"].as_array().unwrap().iter().map(|queue| queue["entries"][0]["state"].clone()).collect();
     assert_eq!(states, ["submitted", "submitted"]);
     env.configure(&tested());
     env.land(&[]).expect(0);

@@ -168,7 +168,9 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
         return Err(wrong("only what has landed can be undone"));
     }
     if entry.together.is_some() {
-        return Err(wrong("it has landed with others; revert all of them with `git revert -m 1` in their repositories"));
+        return Err(wrong(
+            "it has landed with others; revert all of them with `git revert -m 1` in their repositories",
+        ));
     }
     let Some(landing) = entry.landing else {
         return Err(wrong("it was merged by hand; revert it with `git revert`"));

@@ -79,9 +79,10 @@ pub fn submit_together(repos: &SessionRepos, session: &SessionId, parts: &[Joint
     for (name, repo) in repos.iter() {
         let part = parts.iter().find(|part| part.name == *name);
         for target in queue_targets(repo)? {
-            let own = MergeQueue::read(repo, &target)?.open.into_iter().filter(|stored| {
-                stored.entry.session.as_ref() == Some(session) && stored.entry.together.is_some()
-            });
+            let own = MergeQueue::read(repo, &target)?
+                .open
+                .into_iter()
+                .filter(|stored| stored.entry.session.as_ref() == Some(session) && stored.entry.together.is_some());
             for stored in own {
                 match part.is_some_and(|part| part.target == target) {
                     true => known = known.or(stored.entry.together),

@@ -52,9 +52,8 @@ impl JointTests<'_> {
         files: Vec<JointFiles>,
         tests: &[JointTest],
     ) -> Result<Option<TestResult>, QueueError> {
-        let mut slot = tokio::task::block_in_place(|| {
-            JointSlot::open(Arc::clone(self.engine), self.repos, self.session, files)
-        })?;
+        let mut slot =
+            tokio::task::block_in_place(|| JointSlot::open(Arc::clone(self.engine), self.repos, self.session, files))?;
         let tested = run_in(self.engine, &mut slot, tests).await;
         tokio::task::block_in_place(|| slot.remove());
         tested
