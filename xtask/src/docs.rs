@@ -1,4 +1,4 @@
-//! `docs/cli.md`, made from the help of the program itself.
+//! `docs/cli.md`, made from the help of the program itself, and the documentation of the library.
 
 use std::error::Error;
 use std::fs;
@@ -13,8 +13,13 @@ pub fn write(root: &Path) -> Result<(), Box<dyn Error>> {
     Ok(fs::write(root.join(PAGE), help(root)?)?)
 }
 
-/// Fails when the page in the repository is not the one that would be written.
+/// Fails when the page in the repository is not the one that would be written, or a link in the library's documentation
+/// leads nowhere.
 pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
+    let doc = ["doc", "--quiet", "--workspace", "--lib", "--no-deps", "--locked"];
+    if !cargo::command(root, &doc).env("RUSTDOCFLAGS", "-D warnings").status()?.success() {
+        return Err("the documentation of the library has warnings".into());
+    }
     if fs::read_to_string(root.join(PAGE)).unwrap_or_default() == help(root)? {
         return Ok(());
     }

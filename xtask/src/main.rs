@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use crash_sweep::Sweep;
 
 const USAGE: &str = "\
-usage: cargo xtask docs [--check]        write docs/cli.md from the program's help, or check it
+usage: cargo xtask docs [--check]        write docs/cli.md from the program's help, or check it and rustdoc
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
        cargo xtask crash-sweep parallel  the same with three agents at once
        cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once

@@ -164,7 +164,10 @@ fn merge_status() {
     queue.process(0);
     queue.queued("two");
     let status = queue.env.pleach(&["merge", "status", "--json"]).expect(0).json();
-    let expected = json!({"target": "main", "states": {"landed": 1, "waiting": 1}, "tiers": {"fast_forward": 1}, "worked_by": null});
+    let expected = json!({
+        "target": "main", "repo": "repo", "states": {"landed": 1, "waiting": 1}, "tiers": {"fast_forward": 1},
+        "worked_by": null,
+    });
     assert_eq!(status["queues"], json!([expected]));
 }
 

@@ -64,10 +64,10 @@ fn about(entry: &QueueEntry) -> Vec<(&'static str, String)> {
         ("what", entry.name()),
         ("about", plain(&entry.title)),
         ("into", entry.target.to_string()),
-        ("repo", entry.repo.to_string()),
         ("commit", entry.head.short()),
         ("state", entry.state.to_string()),
     ];
+    about.extend(entry.together.as_ref().map(|_| ("in", format!("{}, with other repositories", entry.repo))));
     about.extend(entry.why.as_ref().map(|why| ("why", plain(why))));
     about.extend(entry.tier.map(|tier| ("tier", tier.to_string())));
     about.extend(
