@@ -136,9 +136,17 @@ fn somebody_elses_branch_is_never_overwritten() {
     world.env.git_in(&world.bare(), &["update-ref", &branch, &theirs]);
     gate.open(held);
     let ran = run.end().expect(0);
-    ran.warns("push-failed").naming("non-fast-forward").naming("git fetch");
+    let beside = format!("{branch}@2");
+    ran.warns_once("pushed-beside").naming(&beside).naming("git fetch");
+    ran.does_not_warn("push-failed");
     assert_eq!(world.at_remote(&branch), Some(theirs));
     assert_eq!(world.env.files(), ["README.md", "one", "two"]);
+    // The work is safe at the remote as well, and its records with it.
+    for (there, here) in [(&beside, &branch), (&world.record(), &world.record())] {
+        assert_eq!(world.at_remote(there), Some(world.env.git(&["rev-parse", here])), "{there}");
+    }
+    let pushes = world.status()["pushes"][0].clone();
+    assert_eq!((&pushes["beside"][&branch], &pushes["not_pushed"]), (&beside.as_str().into(), &0.into()), "{pushes}");
 }
 
 #[test]
