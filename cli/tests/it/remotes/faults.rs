@@ -131,7 +131,10 @@ fn somebody_elses_branch_is_never_overwritten() {
     let mut run = world.start(&two("echo 1 > one", &format!("({}); echo 2 > two", gate.command())));
     let held = gate.reached(&mut run);
     let branch = format!("refs/heads/{}", world.env.branch());
-    wait_until("the first checkpoint is pushed", || world.at_remote(&branch).is_some());
+    // A push under way would find the branch moved in the middle of it.
+    wait_until("all checkpoints are pushed", || {
+        [&branch, &world.record()].iter().all(|name| world.at_remote(name) == Some(world.env.git(&["rev-parse", name])))
+    });
     let theirs = world.commit_elsewhere("remote", "theirs");
     world.env.git_in(&world.bare(), &["update-ref", &branch, &theirs]);
     gate.open(held);

@@ -195,7 +195,13 @@ fn pushes_of(machine: &Machine<'_>, sid: &str, repo: &str) -> Value {
     pushes.unwrap_or_else(|| panic!("no pushes of {repo}: {status}"))
 }
 
-/// The files of a session's branch at a remote.
+/// Whether a branch of a session at a remote has a file.
+fn has_file(env: &TestEnv, remote: &str, file: &str) -> bool {
+    let branches = env.git_in(&bare(env, remote), &["for-each-ref", "--format=%(refname)", "refs/heads/pleach"]);
+    branches.lines().any(|branch| files_at(env, remote, branch).split(' ').any(|found| found == file))
+}
+
+/// The files of a branch at a remote.
 fn files_at(env: &TestEnv, remote: &str, branch: &str) -> String {
     env.git_in(&bare(env, remote), &["ls-tree", "-r", "--name-only", branch]).replace('\n', " ")
 }
@@ -212,9 +218,7 @@ fn records_wait_for_the_commits_of_other_repos() {
     let (remote, first) = (bare(&env, "app"), Machine::new(&env, "first"));
     // The first node is pushed. The second one is not: the commit it made in `web` is nowhere else.
     let waits = || {
-        let refs = env.git_in(&remote, &["for-each-ref", "--format=%(refname)", "refs/heads/pleach"]);
-        has_branch(&env, "app", "")
-            && files_at(&env, "app", &refs).contains("one")
+        has_file(&env, "app", "one")
             && pushes_of(&first, &session_at(&env, &remote), "app")["waits_for"] == json!(["web"])
     };
     let sid = cut_off(&env, REMOTES, &graph("late", &body), &gate, &waits);
@@ -245,13 +249,8 @@ fn shallow_clones_go_on_elsewhere() {
     let body = tool("first", "echo 1 > web/one")
         + &tool("second", &format!("({}); cat web/one > web/two", gate.command()))
         + "start -> first -> second -> exit";
-    let files = |remote: &str| {
-        let refs = env.git_in(&bare(&env, remote), &["for-each-ref", "--format=%(refname)", "refs/heads/pleach"]);
-        refs.lines().map(|branch| files_at(&env, remote, branch)).collect::<String>()
-    };
-    // A record that names the commit is there once the commit is, and its branch with it.
     let remote = bare(&env, "app");
-    let is_there = || files("web").contains("one") && names_another_commit(&env, &remote, "web");
+    let is_there = || has_file(&env, "web", "one") && names_another_commit(&env, &remote, "web");
     let sid = cut_off(&env, &settings, &graph("late", &body), &gate, &is_there);
     let second = Machine::new(&env, "second");
     second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(0);
@@ -285,6 +284,11 @@ fn a_paused_session_pushes_no_record_ahead_of_commits() {
     assert!(told.all("PipelinePaused").is_empty());
     let shown = first.pleach(&["status", &sid]).expect(0);
     assert!(shown.stdout.contains("the newest records wait for `web`"), "{shown}");
+    // Resumed it cannot tell others so, and goes on nevertheless.
+    let record = format!("refs/pleach/sessions/{sid}/main");
+    let there = env.git_in(&remote, &["rev-parse", &record]);
+    first.pleach(&["-y", "resume", &sid]).expect(4);
+    assert_eq!(env.git_in(&remote, &["rev-parse", &record]), there);
     // Once the remote takes its commits, everything follows.
     fs::remove_file(bare(&env, "web").join("hooks/pre-receive")).unwrap();
     first.pleach(&["-y", "resume", &sid, "--answer", "gate=Y"]).expect(0);
@@ -299,8 +303,7 @@ fn work_is_pushed_beside_a_branch_that_went_on() {
     let body = tool("first", "echo 1 > app/one; echo 1 > web/one")
         + &tool("second", &format!("({}); echo 2 > web/two", gate.command()))
         + "start -> first -> second -> exit";
-    let refs = || env.git_in(&bare(&env, "app"), &["for-each-ref", "--format=%(refname)", "refs/heads/pleach"]);
-    let is_there = || has_branch(&env, "app", "") && files_at(&env, "app", &refs()).contains("one");
+    let is_there = || has_file(&env, "app", "one");
     let sid = cut_off(&env, REMOTES, &graph("late", &body), &gate, &is_there);
     // The machine had pushed more to `web` before it vanished, and no record of it.
     let (web, branch) = (bare(&env, "web"), format!("refs/heads/pleach/late/{sid}"));

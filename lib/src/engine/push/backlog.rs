@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_a_push_was_under_way_is_still_lacking() {
+    fn what_came_during_a_push_is_still_lacking() {
         let mut backlog = Backlog::default();
         assert_eq!(backlog.lacks_since(), None);
         backlog.note("a".into(), commit(1), 1, true);
