@@ -153,6 +153,22 @@ fn somebody_elses_branch_is_never_overwritten() {
 }
 
 #[test]
+fn a_branch_taken_before_a_resume_is_told() {
+    let world = World::cloned();
+    world.configure("remote: remote.git, push: on_checkpoint", "record: {push_interval: 0}");
+    world.hook("pre-receive", "exit 1");
+    let gate = "gate [shape=hexagon, label=\"Go on?\"]\n start -> work -> gate\n gate -> exit [label=\"[Y] Yes\"]";
+    world.run(&graph("ask", &(tool("work", "echo 1 > one") + gate)), &[]).expect(4);
+    fs::remove_file(world.bare().join("hooks/pre-receive")).expect("a hook");
+    let (branch, theirs) = (format!("refs/heads/{}", world.env.branch()), world.commit_elsewhere("remote", "theirs"));
+    world.env.git_in(&world.bare(), &["update-ref", &branch, &theirs]);
+    // It is pushed before anything runs.
+    let ran = world.env.resume(&["--answer", "gate=Y"]).expect(0);
+    ran.warns_once("pushed-beside").naming(format!("{branch}@2"));
+    assert_eq!(world.at_remote(&format!("{branch}@2")), Some(world.env.git(&["rev-parse", &branch])));
+}
+
+#[test]
 fn refused_record_refs_become_branches() {
     let world = World::cloned();
     world.configure("remote: remote.git, push: on_checkpoint", "record: {push_interval: 0}");

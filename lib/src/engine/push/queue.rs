@@ -68,6 +68,7 @@ impl PushQueue {
             notes,
             transition: 0,
             others_have_ended: false,
+            unheard: Vec::new(),
             remotes,
             jobs: JoinSet::new(),
             elsewhere: Arc::clone(&queue.elsewhere),
@@ -141,6 +142,8 @@ struct PushOwner {
     transition: Transition,
     /// A push of another repository has ended since records were last looked at.
     others_have_ended: bool,
+    /// Warnings from before the session is run, when nobody hears them.
+    unheard: Vec<Warning>,
     remotes: BTreeMap<RepoName, RemoteQueue>,
     jobs: JoinSet<PushResult>,
     elsewhere: Arc<OnceLock<String>>,
@@ -197,7 +200,10 @@ impl PushOwner {
                     }
                 }
             }
-            PushNote::Run => self.runs = true,
+            PushNote::Run => {
+                self.runs = true;
+                std::mem::take(&mut self.unheard).into_iter().for_each(|warning| self.tell(warning));
+            }
             PushNote::Claim(done) => {
                 let has_records = self.remotes.get_mut(&self.record).is_some_and(|queue| queue.schedule.hurry());
                 if has_records {
@@ -344,7 +350,7 @@ impl PushOwner {
                  pleach/records/{}--CONTEXT",
                 self.session
             );
-            self.tell(WarningCode::RecordsAsBranches.with(text));
+            self.warn(WarningCode::RecordsAsBranches.with(text));
         }
         for (here, there) in names.beside.iter().filter(|(here, there)| before.beside.get(*here) != Some(there)) {
             let (address, name) = (shell_word(&remote), shell_word(here));
@@ -352,7 +358,7 @@ impl PushOwner {
                 "{remote} has other commits on {here} of `{repo_name}`, so those of this session are on {there} there; \
                  `git fetch {address} {name}` gets the others"
             );
-            self.tell(WarningCode::PushedBeside.with(text));
+            self.warn(WarningCode::PushedBeside.with(text));
         }
         let refs: BTreeMap<String, CommitId> = named.into_iter().map(|pushed| (pushed.name, pushed.commit)).collect();
         if !refs.is_empty() {
@@ -403,6 +409,14 @@ impl PushOwner {
             retry_in: retry.map(|wait| wait.as_secs()),
             extra: Default::default(),
         });
+    }
+
+    /// Tells what is said once, as soon as somebody hears it.
+    fn warn(&mut self, warning: Warning) {
+        match self.engine.events.is_followed() {
+            true => self.tell(warning),
+            false => self.unheard.push(warning),
+        }
     }
 
     fn tell(&self, event: impl Into<Event>) {
