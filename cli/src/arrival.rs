@@ -194,7 +194,9 @@ fn bring_others(globals: &Globals, place: &Place, id: &SessionId) -> Result<(), 
     let places = Places::of_session(place.clone(), &started, &settings)?;
     for other in &places.others {
         let Some(remote) = remote_of(&settings.resolved.config, &other.name)? else { continue };
-        remote::fetch(&other.repo, &other.name, &remote, None, &Cancel::never()).map_err(|error| {
+        // Also those of its parallel branches, and those that were pushed beside.
+        let own = started.branches.get(&other.name).map(|branch| format!("{branch}*"));
+        remote::fetch(&other.repo, &other.name, &remote, own.as_deref(), &Cancel::never()).map_err(|error| {
             Failure::new(Code::CloneFailed, format!("cannot fetch `{}` from {remote}: {error}", other.name))
                 .hint("check the network and your credentials")
         })?;

@@ -9,7 +9,7 @@ use pleach::engine::{PushSettings, RepoPush, SessionRepo};
 use pleach::event::{Event, FetchedStart, RepoCloned, RepoFetched};
 use pleach::git::remote::{self, CloneRequest, RemoteUrl};
 use pleach::git::{self, Head};
-use pleach::ids::RepoName;
+use pleach::ids::{BranchName, RepoName};
 use pleach::process::Cancel;
 use pleach::trust::for_workspace;
 use pleach::workspace::{StartPoint, start_point, upstream};
@@ -222,7 +222,7 @@ fn fetched_start<'a>(
         return Ok(SessionStart { arrival: Some(event.into()), ..here });
     }
     let branch = upstream(repo, &here.at).map_err(|error| of_git(&error))?;
-    if let Err(error) = remote::fetch(repo, name, &remote, branch.as_ref(), &Cancel::never()) {
+    if let Err(error) = remote::fetch(repo, name, &remote, branch.as_ref().map(BranchName::as_str), &Cancel::never()) {
         let why = error.to_string().replace('\n', "; ");
         warning!(
             FetchFailed,

@@ -3,7 +3,7 @@
 use pleach::engine::{SessionRepos, Summary};
 use pleach::git::Repo;
 use pleach::ids::{CommitId, RepoName, SessionId};
-use pleach::text::counted;
+use pleach::text::{counted, listed};
 use pleach::workspace::{PushState, RemoteState, branch_ref};
 use serde_json::{Value, json};
 
@@ -28,20 +28,23 @@ pub struct PushLine {
     remote: RemoteState,
     /// How many commits of the session's branch it lacks; none if that cannot be counted.
     missing: Option<usize>,
+    /// The name it has that branch under, if that is another one.
+    beside: Option<String>,
 }
 
 impl PushLine {
     fn new(repo: Option<&Repo>, summary: &Summary, name: &RepoName, remote: RemoteState) -> Self {
         let here = summary.state.on_branches().get(name).copied();
         let branch = summary.started.branches.get(name).map(branch_ref);
-        let there = branch.and_then(|branch| remote.refs.get(&branch).copied());
+        let there = branch.as_ref().and_then(|branch| remote.refs.get(branch).copied());
+        let beside = branch.and_then(|branch| remote.beside.get(&branch).cloned());
         let from = there.or_else(|| summary.started.base.get(name).copied());
         let missing = match (here, from, repo) {
             (Some(here), Some(from), _) if here == from => Some(0),
             (Some(here), Some(from), Some(repo)) => count(repo, here, from),
             _ => None,
         };
-        Self { remote, missing }
+        Self { remote, missing, beside }
     }
 
     /// In words.
@@ -52,16 +55,23 @@ impl PushLine {
             Some(count) => format!("{} not pushed", counted(count, "commit")),
             None => "not all commits pushed".to_owned(),
         };
-        let failed = remote.failed.as_ref().map(|failed| format!("; the last push failed: {}", failed.why));
-        format!("{} ({state}{})", remote.remote, failed.unwrap_or_default())
+        let beside = self.beside.as_deref().map(|name| name.strip_prefix("refs/heads/").unwrap_or(name));
+        let repos = listed(remote.waits_for.iter().map(|name| format!("`{name}`")), usize::MAX);
+        let parts = [
+            Some(state),
+            beside.map(|name| format!("the branch is {name} there")),
+            (!remote.waits_for.is_empty()).then(|| format!("the newest records wait for {repos}")),
+            remote.failed.as_ref().map(|failed| format!("the last push failed: {}", failed.why)),
+        ];
+        format!("{} ({})", remote.remote, parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 
     /// As a document.
     pub fn json(&self, name: &RepoName) -> Value {
-        let RemoteState { remote, refs, as_branches, failed } = &self.remote;
+        let RemoteState { remote, refs, as_branches, beside, waits_for, failed } = &self.remote;
         json!({
             "repo": name, "remote": remote, "refs": refs, "records_as_branches": as_branches,
-            "not_pushed": self.missing,
+            "beside": beside, "waits_for": waits_for, "not_pushed": self.missing,
             "failed": failed.as_ref().map(|failed| json!({"at": failed.at, "why": failed.why})),
         })
     }

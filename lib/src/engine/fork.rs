@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::context::{Context, OpenedContext};
 use super::locks::worktree_lock;
+use super::push::RefNote;
 use super::recorded::recorded_state;
 use super::{Error, Session};
 use crate::event::{ContextForked, Event, Recorded};
@@ -77,6 +78,7 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
     match History::newest_in(&session.repo, &session.plan.id, &fork.context) {
         Ok(history) => {
             let state = recorded_state(&history, &session.plan.pipeline)?;
+            session.plan.push.note(session.plan.work_in_others(&state));
             let newest = (history.first, history.tip, state.messages);
             let (repo, redactor) = (session.repo.clone(), session.engine.redactor.clone());
             let recorder = Recorder::resume(repo, session.plan.id.clone(), fork.context.clone(), redactor, newest);
@@ -131,7 +133,8 @@ pub(super) fn begin_fork(parent: &Context, origin: ForkOrigin, lock: Lock) -> Re
         ..Batch::default()
     };
     let first = recorder.append(parent.repo.writer(), &batch)?;
-    parent.plan.push.note(parent.plan.repos.record_name(), recorder.reference(), first);
+    let (repo, name) = (parent.plan.repos.record_name().clone(), recorder.reference());
+    parent.plan.push.note([RefNote { repo, name, commit: first }]);
     let (id, written) = (state.id.clone(), batch.events);
     let opened = OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written };
     Ok(Context::new(Arc::clone(&parent.engine), parent.repo.clone(), Arc::clone(&parent.plan), opened))

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::budget::RunLedger;
 use super::context::{Context, OpenedContext};
 use super::executor::{Assignment, Executor, Running, WorkWatch};
-use super::push::{PushQueue, PushSource};
+use super::push::{PushQueue, PushSource, RefNote};
 use super::supervisor::Registered;
 use super::worker::WorkerReport;
 use super::{Engine, Error, SessionPlan, Subscription};
@@ -70,7 +70,7 @@ impl Session {
         lock: Lock,
         opened: OpenedContext,
     ) -> Self {
-        let warnings = open_queue(&engine, &mut plan);
+        let warnings = open_queue(&engine, &mut plan, &opened.state);
         let (plan, root) = (Arc::new(plan), opened.id.clone());
         let mut context = Context::new(Arc::clone(&engine), repo.clone(), Arc::clone(&plan), opened);
         context.warnings.extend(warnings);
@@ -311,16 +311,18 @@ impl Session {
 }
 
 /// Opens the queue of pushes, with the refs that are there: those of an earlier run may not have been pushed.
-fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan) -> Vec<Warning> {
+fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan, root: &State) -> Vec<Warning> {
     let source = PushSource { session: &plan.id, repos: &plan.repos, cancel: &plan.cancel };
     let (queue, warnings) = PushQueue::open(engine, &source);
     plan.push = queue;
     if !plan.push.is_open() {
         return warnings;
     }
-    let note = |repo: &RepoName, refs: Result<Vec<(String, CommitId)>, git::Error>| {
+    let mut notes = Vec::new();
+    let mut note = |repo: &RepoName, refs: Result<Vec<(String, CommitId)>, git::Error>| {
         // What cannot be read now is noted when it moves.
-        refs.unwrap_or_default().into_iter().for_each(|(name, commit)| plan.push.note(repo, name, commit));
+        let refs = refs.unwrap_or_default().into_iter();
+        notes.extend(refs.map(|(name, commit)| RefNote { repo: repo.clone(), name, commit }));
     };
     note(plan.repos.record_name(), plan.repo().refs().list(&format!("{SESSIONS}{}/", plan.id)));
     for (name, branch) in &plan.started.branches {
@@ -331,6 +333,8 @@ fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan) -> Vec<Warning> {
         let parallel = format!("refs/heads/{}", parallel_branches(&plan.started, &plan.id, branch));
         note(name, repo.refs().list(&parallel));
     }
+    notes.extend(plan.work_in_others(root));
+    plan.push.note(notes);
     warnings
 }
 

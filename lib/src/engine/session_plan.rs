@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::engine::push::PushQueue;
+use crate::engine::push::{PushQueue, RefNote};
 use crate::engine::task::{FIRST_SLOT, TaskJob, slot_path};
 use crate::engine::{Engine, Error, SessionRepos};
 use crate::event::PipelineStarted;
 use crate::git::{Repo, TreeId};
-use crate::ids::{CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::plan::tree::TestCommand;
 use crate::process::Cancel;
 use crate::record;
 use crate::state::State;
-use crate::workspace::agent_home;
+use crate::workspace::{agent_home, branch_ref};
 
 /// The plan of a session, shared by all its contexts.
 #[derive(Debug)]
@@ -97,6 +97,17 @@ impl SessionPlan {
     pub(in crate::engine) fn trees(&self, state: &State) -> Result<BTreeMap<RepoName, TreeId>, Error> {
         let tree = |(name, commit): (&RepoName, &CommitId)| Ok((name.clone(), self.repo_of(name).tree_of(*commit)?));
         state.work.iter().map(tree).collect()
+    }
+
+    /// The branches of a context where its record has them, in repositories without records: there nothing else brings
+    /// these commits to a remote, and the branches themselves may be missing or behind.
+    pub(in crate::engine) fn work_in_others(&self, state: &State) -> Vec<RefNote> {
+        let recorded = state.on_branches();
+        let note = |(repo, branch): (&RepoName, &BranchName)| {
+            let commit = *recorded.get(repo).filter(|_| repo != self.repos.record_name())?;
+            Some(RefNote { repo: repo.clone(), name: branch_ref(branch), commit })
+        };
+        state.branches.iter().filter_map(note).collect()
     }
 
     /// The pipeline's variables for commands: their shell expands `$goal`, so that no text becomes a command.

@@ -67,6 +67,7 @@ codes! {
     FetchFailed "fetch-failed" "a repository could not be fetched; the session starts from what is here"
     PushFailed "push-failed" "a push failed; the work goes on and is pushed later"
     RecordsAsBranches "records-as-branches" "a remote refuses the refs of records, which are branches there"
+    PushedBeside "pushed-beside" "a remote has other commits on a session's branch, which is pushed beside it"
     RecordsNotPushed "records-not-pushed" "records are not pushed, so no other machine can continue the session"
 
     // Worktrees.

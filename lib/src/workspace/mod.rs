@@ -32,11 +32,11 @@ pub use guard::{Guard, GuardWatch, Guards, Violations};
 pub use keep::{KEEP, KeepOwner, save as keep};
 pub use lock::{Lock, LockError, LockHolder};
 pub(crate) use names::{
-    agent_home, agent_homes, branch_key, branch_of_key, context_of_branch, is_default_worktree_base, parallel_branches,
-    session_branch, task_branches,
+    agent_home, agent_homes, branch_key, branch_of_key, context_of_branch, is_default_worktree_base, names_beside,
+    parallel_branches, session_branch, task_branches,
 };
 pub use names::{
-    branch_ref, default_worktree_base, new_entry_id, new_session_id, phase_branch, phase_branches, repo_name,
+    branch_ref, default_worktree_base, new_entry_id, new_session_id, own_name, phase_branch, phase_branches, repo_name,
     target_of, task_branch,
 };
 pub(crate) use own_files::non_directory_at;

@@ -53,6 +53,21 @@ pub fn branch_ref(branch: &BranchName) -> String {
     format!("refs/heads/{branch}")
 }
 
+/// How many names a branch may have at a remote.
+const MOST_NAMES: u32 = 9;
+
+/// The names beside that of a branch, for a remote that has other commits under its own. No session, context or task has an
+/// `@` in its name.
+pub(crate) fn names_beside(branch: &str) -> impl Iterator<Item = String> {
+    (2..=MOST_NAMES).map(move |number| format!("{branch}@{number}"))
+}
+
+/// The name of the branch a name at a remote stands beside; any other name is its own.
+pub fn own_name(name: &str) -> &str {
+    let own = name.rsplit_once('@').map_or(name, |(own, _)| own);
+    if names_beside(own).any(|beside| beside == name) { own } else { name }
+}
+
 /// A branch as one component of a path or ref: `/` is `%2F`, `%` is `%25`.
 pub(crate) fn branch_key(branch: &BranchName) -> String {
     branch.as_str().replace('%', "%25").replace('/', "%2F")
@@ -198,6 +213,21 @@ mod tests {
         assert_eq!((session.as_str(), context.as_str()), ("abcdefgh", "api-2"));
         for other in ["pleach/wide/abcdefgh", "pleach/tasks/main/T001--api", "main", "pleach/x/abcdefgh--"] {
             assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_beside_a_branch_are_told_from_its_own() {
+        for branch in ["pleach/p/abcdefgh", "pleach/p/abcdefgh--a", "pleach/tasks/a@b/T001.2"] {
+            let beside: Vec<String> = names_beside(branch).collect();
+            assert_eq!(beside.len(), 8);
+            for name in &beside {
+                assert!(BranchName::new(name).is_ok(), "{name}");
+                assert_eq!(own_name(name), branch);
+            }
+        }
+        for own in ["main", "me@home", "release@1", "release@10", "release@02"] {
+            assert_eq!(own_name(own), own);
         }
     }
 

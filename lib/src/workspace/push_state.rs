@@ -29,6 +29,12 @@ pub struct RemoteState {
     /// It refuses refs of records, which are branches there.
     #[serde(default)]
     pub as_branches: bool,
+    /// Branches whose names hold other commits there, by their names here: the names they have there instead.
+    #[serde(default)]
+    pub beside: BTreeMap<String, String>,
+    /// The repositories whose remotes lack commits, so that the newest records wait.
+    #[serde(default)]
+    pub waits_for: Vec<RepoName>,
     /// The last push, if it failed.
     #[serde(default)]
     pub failed: Option<FailedPush>,

@@ -8,6 +8,7 @@ use pleach::git::Repo;
 use pleach::git::remote::{self, PushRef, RefPush, RemoteUrl};
 use pleach::ids::{CommitId, RepoName, SessionId};
 use pleach::process::Cancel;
+use pleach::workspace::own_name;
 
 use super::item;
 use super::report::Report;
@@ -69,10 +70,11 @@ impl<'a> RemoteRefs<'a> {
             let Some(RemoteListing { remote, refs }) = self.listed(&place)? else { continue };
             let branch = format!("refs/heads/{}", of.branch);
             for (name, commit) in refs {
-                let (kind, here) = if name == branch {
+                let own = own_name(&name);
+                let (kind, here) = if own == branch {
                     (CleanedKind::Branch, of.work)
-                } else if name.starts_with(&format!("{branch}--")) {
-                    (CleanedKind::Branch, find(&place.repo, &name)?)
+                } else if own.starts_with(&format!("{branch}--")) {
+                    (CleanedKind::Branch, find(&place.repo, own)?)
                 } else if let Some(context) = context_of(&name, &summary.session).filter(|_| is_record) {
                     (CleanedKind::Record, find(&place.repo, &format!("{RECORDS}{}/{context}", summary.session))?)
                 } else {

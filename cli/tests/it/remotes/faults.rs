@@ -131,14 +131,41 @@ fn somebody_elses_branch_is_never_overwritten() {
     let mut run = world.start(&two("echo 1 > one", &format!("({}); echo 2 > two", gate.command())));
     let held = gate.reached(&mut run);
     let branch = format!("refs/heads/{}", world.env.branch());
-    wait_until("the first checkpoint is pushed", || world.at_remote(&branch).is_some());
+    // A push under way would find the branch moved in the middle of it.
+    wait_until("all checkpoints are pushed", || {
+        [&branch, &world.record()].iter().all(|name| world.at_remote(name) == Some(world.env.git(&["rev-parse", name])))
+    });
     let theirs = world.commit_elsewhere("remote", "theirs");
     world.env.git_in(&world.bare(), &["update-ref", &branch, &theirs]);
     gate.open(held);
     let ran = run.end().expect(0);
-    ran.warns("push-failed").naming("non-fast-forward").naming("git fetch");
+    let beside = format!("{branch}@2");
+    ran.warns_once("pushed-beside").naming(&beside).naming("git fetch");
+    ran.does_not_warn("push-failed");
     assert_eq!(world.at_remote(&branch), Some(theirs));
     assert_eq!(world.env.files(), ["README.md", "one", "two"]);
+    // The work is safe at the remote as well, and its records with it.
+    for (there, here) in [(&beside, &branch), (&world.record(), &world.record())] {
+        assert_eq!(world.at_remote(there), Some(world.env.git(&["rev-parse", here])), "{there}");
+    }
+    let pushes = world.status()["pushes"][0].clone();
+    assert_eq!((&pushes["beside"][&branch], &pushes["not_pushed"]), (&beside.as_str().into(), &0.into()), "{pushes}");
+}
+
+#[test]
+fn a_branch_taken_before_a_resume_is_told() {
+    let world = World::cloned();
+    world.configure("remote: remote.git, push: on_checkpoint", "record: {push_interval: 0}");
+    world.hook("pre-receive", "exit 1");
+    let gate = "gate [shape=hexagon, label=\"Go on?\"]\n start -> work -> gate\n gate -> exit [label=\"[Y] Yes\"]";
+    world.run(&graph("ask", &(tool("work", "echo 1 > one") + gate)), &[]).expect(4);
+    fs::remove_file(world.bare().join("hooks/pre-receive")).expect("a hook");
+    let (branch, theirs) = (format!("refs/heads/{}", world.env.branch()), world.commit_elsewhere("remote", "theirs"));
+    world.env.git_in(&world.bare(), &["update-ref", &branch, &theirs]);
+    // It is pushed before anything runs.
+    let ran = world.env.resume(&["--answer", "gate=Y"]).expect(0);
+    ran.warns_once("pushed-beside").naming(format!("{branch}@2"));
+    assert_eq!(world.at_remote(&format!("{branch}@2")), Some(world.env.git(&["rev-parse", &branch])));
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn no_push_on_pipeline_failure() {
 }
 
 /// Two repositories, each with a remote of its own.
-fn two_repos(a: &str, b: &str) -> World {
+pub(super) fn two_repos(a: &str, b: &str) -> World {
     let world = World::new();
     world.add_remote("other");
     world.env.configure(&format!(

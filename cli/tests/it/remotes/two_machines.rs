@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::push::two_repos;
 use super::{World, refs_in, two, wait_until};
 use crate::sessions::Gate;
 use crate::support::TestEnv;
@@ -49,6 +50,27 @@ fn a_session_continued_elsewhere_stops_here() {
     // Resumed here it stops again, without having moved anything of theirs.
     world.env.resume(&[]).expect(6).fails_with("continued-elsewhere");
     assert_eq!(world.at_remote(&world.record()), Some(theirs));
+}
+
+#[test]
+fn an_overtaken_machine_leaves_other_remotes_alone() {
+    let world = two_repos("on_checkpoint", "on_checkpoint");
+    let gate = Gate::new(&world.env, "second");
+    let work = |number: u8| format!("echo {number} > repo/work; echo {number} > other/work");
+    let mut run = world.start(&two(&work(1), &format!("({}); {}", gate.command(), work(2))));
+    let held = gate.reached(&mut run);
+    wait_until("the checkpoint is pushed", || {
+        world.at_remote(&world.record()) == Some(world.env.git(&["rev-parse", &world.record()]))
+    });
+    let (source, other) = (world.env.root().join("remote-source"), world.env.root().join("other.git"));
+    let before = refs_in(&world.env, &other, "refs/");
+    assert_eq!(before.len(), 2, "{before:?}");
+    let theirs = write_elsewhere(&world.env, &source, &world.bare(), &world.record());
+    gate.open(held);
+    run.end().expect(6).fails_with("continued-elsewhere").naming("another machine has continued it");
+    assert_eq!(refs_in(&world.env, &other, "refs/"), before, "nothing is in the way of the other machine");
+    assert_eq!(world.at_remote(&world.record()), Some(theirs));
+    assert_eq!(world.env.committed("work"), "2", "what was done here is here");
 }
 
 #[test]

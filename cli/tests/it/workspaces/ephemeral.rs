@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use crate::parallel::fan;
 use crate::remotes::wait_until;
 use crate::sessions::{Gate, Story, graph, tool};
@@ -218,4 +220,144 @@ fn a_second_machine_is_refused() {
     third.pleach(&["resume", "zzzzzzzz", "--remote", address]).expect(2).fails_with("no-such-session");
     third.pleach(&["resume", &sid, "--remote", "nowhere.git"]).expect(7).fails_with("clone-failed");
     assert_eq!(fs::read_dir(&third.dir).unwrap().count(), 0);
+}
+
+/// What `status` on a machine says of the pushes of a repository.
+#[track_caller]
+fn pushes_of(machine: &Machine<'_>, sid: &str, repo: &str) -> Value {
+    let status = machine.pleach(&["status", "--json", sid]).expect(0).json();
+    let pushes = status["pushes"].as_array().expect("a list").iter().find(|pushes| pushes["repo"] == repo).cloned();
+    pushes.unwrap_or_else(|| panic!("no pushes of {repo}: {status}"))
+}
+
+/// Whether a branch of a session at a remote has a file.
+fn has_file(env: &TestEnv, remote: &str, file: &str) -> bool {
+    let branches = env.git_in(&bare(env, remote), &["for-each-ref", "--format=%(refname)", "refs/heads/pleach"]);
+    branches.lines().any(|branch| files_at(env, remote, branch).split(' ').any(|found| found == file))
+}
+
+/// The files of a branch at a remote.
+fn files_at(env: &TestEnv, remote: &str, branch: &str) -> String {
+    env.git_in(&bare(env, remote), &["ls-tree", "-r", "--name-only", branch]).replace('\n', " ")
+}
+
+#[test]
+fn records_wait_for_the_commits_of_other_repos() {
+    let env = remotes();
+    let hook = env.write_program("remotes/web.git/hooks/pre-receive", "#!/bin/sh\necho 'not today' >&2; exit 1\n");
+    let gate = Gate::new(&env, "third");
+    let body = tool("first", "echo 1 > app/one")
+        + &tool("second", "echo 2 > app/two; echo 2 > web/two")
+        + &tool("third", &format!("({}); cat app/one web/two > app/sum", gate.command()))
+        + "start -> first -> second -> third -> exit";
+    let (remote, first) = (bare(&env, "app"), Machine::new(&env, "first"));
+    // The first node is pushed. The second one is not: the commit it made in `web` is nowhere else.
+    let waits = || {
+        has_file(&env, "app", "one")
+            && pushes_of(&first, &session_at(&env, &remote), "app")["waits_for"] == json!(["web"])
+    };
+    let sid = cut_off(&env, REMOTES, &graph("late", &body), &gate, &waits);
+    let branch = format!("pleach/late/{sid}");
+    assert_eq!(files_at(&env, "app", &branch), "README.md one");
+    let base = env.git_in(&bare(&env, "web"), &["rev-parse", "main"]);
+    let told = Story::of(&env, &remote, &sid);
+    assert_eq!(told.last("SnapshotRecorded")["workspace_snapshot"]["web"], base.as_str());
+    // Elsewhere it goes on from there.
+    fs::remove_file(hook).unwrap();
+    let second = Machine::new(&env, "second");
+    second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(0);
+    assert_eq!(files_at(&env, "app", &branch), "README.md one sum two");
+    assert_eq!(files_at(&env, "web", &branch), "README.md two");
+    let told = Story::of(&env, &remote, &sid);
+    assert_eq!(told.kinds().last(), Some(&"PipelineCompleted"));
+    let ran = |node: &str| told.all("ToolExecution").iter().filter(|ran| ran["node_id"] == node).count();
+    assert_eq!(["first", "second", "third"].map(ran), [1, 1, 1]);
+    let pushes = pushes_of(&second, &sid, "app");
+    assert_eq!((&pushes["waits_for"], &pushes["not_pushed"]), (&json!([]), &json!(0)), "{pushes}");
+}
+
+#[test]
+fn shallow_clones_go_on_elsewhere() {
+    let env = remotes();
+    let settings = REMOTES.replace("path: web,", "path: web, clone_depth: 1,");
+    let gate = Gate::new(&env, "second");
+    let body = tool("first", "echo 1 > web/one")
+        + &tool("second", &format!("({}); cat web/one > web/two", gate.command()))
+        + "start -> first -> second -> exit";
+    let remote = bare(&env, "app");
+    let is_there = || has_file(&env, "web", "one") && names_another_commit(&env, &remote, "web");
+    let sid = cut_off(&env, &settings, &graph("late", &body), &gate, &is_there);
+    let second = Machine::new(&env, "second");
+    second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(0);
+    assert_eq!(files_at(&env, "web", &format!("pleach/late/{sid}")), "README.md one two");
+}
+
+/// Whether a record at a remote names a commit of a repository that its `main` is not at.
+fn names_another_commit(env: &TestEnv, records: &Path, repo: &str) -> bool {
+    let refs = env.git_in(records, &["for-each-ref", "refs/pleach/sessions"]);
+    let base = env.git_in(&bare(env, repo), &["rev-parse", "main"]);
+    let is_other = |told: &&Value| told["workspace_snapshot"][repo] != base.as_str();
+    !refs.is_empty() && Story::of(env, records, &session_at(env, records)).all("SnapshotRecorded").iter().any(is_other)
+}
+
+#[test]
+fn a_paused_session_pushes_no_record_ahead_of_commits() {
+    let env = remotes();
+    env.write_program("remotes/web.git/hooks/pre-receive", "#!/bin/sh\necho 'not today' >&2; exit 1\n");
+    let body = tool("first", "echo 1 > app/one")
+        + &tool("second", "echo 2 > web/two")
+        + "gate [shape=hexagon, label=\"Go on?\"]\n start -> first -> second -> gate\n gate -> exit [label=\"[Y] Yes\"]";
+    let first = Machine::new(&env, "first");
+    fs::write(first.dir.join("pleach.yaml"), REMOTES).unwrap();
+    fs::write(first.dir.join("pipeline.dot"), graph("ask", &body)).unwrap();
+    let ran = first.pleach(&["-y", "run", "pipeline.dot"]).expect(4);
+    ran.warns("push-failed").naming("not today").naming("wait in `app`");
+    let (remote, sid) = (bare(&env, "app"), session_at(&env, &bare(&env, "app")));
+    let base = env.git_in(&bare(&env, "web"), &["rev-parse", "main"]);
+    let told = Story::of(&env, &remote, &sid);
+    assert_eq!(told.last("SnapshotRecorded")["workspace_snapshot"]["web"], base.as_str());
+    assert!(told.all("PipelinePaused").is_empty());
+    let shown = first.pleach(&["status", &sid]).expect(0);
+    assert!(shown.stdout.contains("the newest records wait for `web`"), "{shown}");
+    // Resumed it cannot tell others so, and goes on nevertheless.
+    let record = format!("refs/pleach/sessions/{sid}/main");
+    let there = env.git_in(&remote, &["rev-parse", &record]);
+    first.pleach(&["-y", "resume", &sid]).expect(4);
+    assert_eq!(env.git_in(&remote, &["rev-parse", &record]), there);
+    // Once the remote takes its commits, everything follows.
+    fs::remove_file(bare(&env, "web").join("hooks/pre-receive")).unwrap();
+    first.pleach(&["-y", "resume", &sid, "--answer", "gate=Y"]).expect(0);
+    assert_eq!(files_at(&env, "web", &format!("pleach/ask/{sid}")), "README.md two");
+    assert_eq!(Story::of(&env, &remote, &sid).kinds().last(), Some(&"PipelineCompleted"));
+}
+
+#[test]
+fn work_is_pushed_beside_a_branch_that_went_on() {
+    let env = remotes();
+    let gate = Gate::new(&env, "second");
+    let body = tool("first", "echo 1 > app/one; echo 1 > web/one")
+        + &tool("second", &format!("({}); echo 2 > web/two", gate.command()))
+        + "start -> first -> second -> exit";
+    let is_there = || has_file(&env, "app", "one");
+    let sid = cut_off(&env, REMOTES, &graph("late", &body), &gate, &is_there);
+    // The machine had pushed more to `web` before it vanished, and no record of it.
+    let (web, branch) = (bare(&env, "web"), format!("refs/heads/pleach/late/{sid}"));
+    let tip = env.git_in(&web, &["rev-parse", &branch]);
+    let ahead = env.git_in(&web, &["commit-tree", "-p", &tip, "-m", "More", &format!("{tip}^{{tree}}")]);
+    env.git_in(&web, &["update-ref", &branch, &ahead]);
+    let second = Machine::new(&env, "second");
+    let remote = bare(&env, "app");
+    let ran = second.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(0);
+    let beside = format!("{branch}@2");
+    ran.warns_once("pushed-beside").naming(&beside).naming("git fetch");
+    ran.does_not_warn("push-failed");
+    assert_eq!(env.git_in(&web, &["rev-parse", &branch]), ahead, "nothing is overwritten");
+    let here = env.git_in(&second.dir.join("web"), &["rev-parse", &branch]);
+    assert_eq!(env.git_in(&web, &["rev-parse", &beside]), here);
+    assert_eq!(files_at(&env, "web", &beside), "README.md one two");
+    assert_eq!(Story::of(&env, &remote, &sid).kinds().last(), Some(&"PipelineCompleted"));
+    let pushes = pushes_of(&second, &sid, "web");
+    assert_eq!((&pushes["beside"][&branch], &pushes["not_pushed"]), (&json!(beside), &json!(0)), "{pushes}");
+    let shown = second.pleach(&["status", &sid]).expect(0);
+    assert!(shown.stdout.contains(&format!("the branch is pleach/late/{sid}@2 there")), "{shown}");
 }

@@ -235,11 +235,10 @@ fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: S
     }
     started.base.extend(restored.iter().map(|(repo, commit)| (repo.clone(), *commit)));
     let batch = Batch { summary, work: turn::recorded_work(context, &restored), ..Batch::default() };
-    recording::record_with(context, writers, batch, vec![started.into()], clock::now())?;
-    if recording::carries_turns(context) {
-        let from = turn::branch_tips(context);
-        recording::move_branches(context, &from, &restored)?;
-    }
+    let tips = if recording::carries_turns(context) { restored.clone() } else { Snapshot::new() };
+    recording::record_with(context, writers, batch, vec![started.into()], clock::now(), &tips)?;
+    let from = turn::branch_tips(context);
+    recording::move_branches(context, &from, &tips)?;
     for (repo, commit) in restored {
         if let Some(copy) = context.working_mut().copy_mut(&repo) {
             workspace::rebase_to(copy, commit)?;

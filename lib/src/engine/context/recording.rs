@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use super::{Context, MadeStep, PendingRecord, Writers};
 use crate::clock;
 use crate::engine::Error;
+use crate::engine::push::RefNote;
 use crate::event::{Commits, Event, Recorded, Snapshot};
-use crate::ids::RepoName;
+use crate::ids::{CommitId, RepoName};
 use crate::record::Batch;
 use crate::workspace::branch_ref;
 
@@ -60,12 +61,12 @@ pub(in crate::engine) fn defer_end(context: &mut Context, ended: PendingRecord) 
 /// Writes the end of a node; the session branch, HEAD and index follow.
 fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
     let PendingRecord { writers, batch, branches, made, step } = ended;
-    write(context, writers, batch)?;
     let mut moves: Snapshot = match carries_turns(context) {
         true => made.iter().map(|(repo, (commit, _))| (repo.clone(), *commit)).collect(),
         false => Snapshot::new(),
     };
     moves.extend(step.iter().map(|step| (step.repo.clone(), step.commit)));
+    write(context, writers, batch, &moves)?;
     move_branches(context, &branches, &moves)?;
     let workspace = context.working_mut();
     for (repo, made) in made {
@@ -81,10 +82,7 @@ fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
 pub(in crate::engine) fn move_branches(context: &mut Context, from: &Snapshot, to: &Snapshot) -> Result<(), Error> {
     for (repo, follower) in &mut context.followers {
         match (from.get(repo), to.get(repo)) {
-            (Some(from), Some(to)) => {
-                follower.advance(*from, *to)?;
-                context.plan.push.note(repo, branch_ref(follower.branch()), follower.tip());
-            }
+            (Some(from), Some(to)) => follower.advance(*from, *to)?,
             (None, Some(to)) => follower.leave_in_place(*to),
             (_, None) => {}
         }
@@ -108,7 +106,7 @@ pub(in crate::engine) fn write_with(context: &mut Context, summary: &str, event:
     }
     let events = fold(context, vec![event], clock::now())?;
     let batch = Batch { summary: summary.to_owned(), events, ..Batch::default() };
-    write(context, Writers::new(), batch)
+    write(context, Writers::new(), batch, &Snapshot::new())
 }
 
 /// Folds events and writes them to the record.
@@ -118,20 +116,21 @@ pub(in crate::engine) fn record(
     events: Vec<Event>,
     at: Timestamp,
 ) -> Result<(), Error> {
-    record_with(context, Writers::new(), batch, events, at)
+    record_with(context, Writers::new(), batch, events, at, &Snapshot::new())
 }
 
-/// Like [`record()`], and flushes `writers`.
+/// Like [`record()`], and flushes `writers`. The caller moves the branches to their new `tips`.
 pub(in crate::engine) fn record_with(
     context: &mut Context,
     writers: Writers,
     batch: Batch,
     events: Vec<Event>,
     at: Timestamp,
+    tips: &Snapshot,
 ) -> Result<(), Error> {
     flush(context)?;
     let events = fold(context, events, at)?;
-    write(context, writers, Batch { events, ..batch })
+    write(context, writers, Batch { events, ..batch }, tips)
 }
 
 /// Folds events that are about to be written. A session whose write fails is not used again, so the state in memory is
@@ -157,7 +156,7 @@ pub(in crate::engine) fn repair_record(context: &mut Context) -> Result<Option<S
     }))
 }
 
-fn write(context: &mut Context, mut writers: Writers, mut batch: Batch) -> Result<(), Error> {
+fn write(context: &mut Context, mut writers: Writers, mut batch: Batch, tips: &Snapshot) -> Result<(), Error> {
     debug_assert!(context.pending.is_none(), "records are written in the order in which they were folded");
     context.events_since_state += batch.events.len();
     let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
@@ -174,9 +173,20 @@ fn write(context: &mut Context, mut writers: Writers, mut batch: Batch) -> Resul
         writer.flush()?;
     }
     let record = context.recorder.append(writer, &batch)?;
-    context.plan.push.note(context.plan.repos.record_name(), context.recorder.reference(), record);
+    note_transition(context, record, tips);
     context.written.extend(batch.events);
     Ok(())
+}
+
+/// Notes a record to be pushed, together with the commits it speaks of, so that it never gets ahead of them.
+fn note_transition(context: &Context, record: CommitId, tips: &Snapshot) {
+    let repo = context.plan.repos.record_name().clone();
+    let record = RefNote { repo, name: context.recorder.reference(), commit: record };
+    let branches = tips.iter().filter_map(|(repo, commit)| {
+        let name = branch_ref(context.followers.get(repo)?.branch());
+        Some(RefNote { repo: repo.clone(), name, commit: *commit })
+    });
+    context.plan.push.note(std::iter::once(record).chain(branches));
 }
 
 /// Whether the session's branch carries the commits of turns.

@@ -37,11 +37,10 @@ pub(in crate::engine) fn record_turn(
     events.extend(committed(context, &changes));
     let commits = changes.commits();
     let batch = Batch { summary, messages, work: recorded_work(context, &commits), ..Batch::default() };
-    recording::record_with(context, writers, batch, events, at)?;
+    let tips = if recording::carries_turns(context) { commits } else { Snapshot::new() };
+    recording::record_with(context, writers, batch, events, at, &tips)?;
     let (from, broken) = movable(context, Some(&changes))?;
-    if recording::carries_turns(context) {
-        recording::move_branches(context, &from, &commits)?;
-    }
+    recording::move_branches(context, &from, &tips)?;
     Ok(RecordedTurn { changes, is_stopped: broken.is_some() })
 }
 

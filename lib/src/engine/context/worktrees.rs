@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::{Context, history, recording};
 use crate::engine::Error;
 use crate::engine::executor::{Setup, moved_aside_warning};
+use crate::engine::push::RefNote;
 use crate::event::{
     Commits, Event, ParallelBranchStarted, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated,
 };
@@ -236,7 +237,8 @@ fn bring_branch(context: &mut Context, name: &RepoName) -> Result<bool, Error> {
     };
     let follower = context.followers.get_mut(name).expect("every branch has its follower");
     let is_new = follower.create_or_advance(kept)?;
-    context.plan.push.note(name, branch_ref(follower.branch()), follower.tip());
+    let (repo, name) = (name.clone(), branch_ref(follower.branch()));
+    context.plan.push.note([RefNote { repo, name, commit: follower.tip() }]);
     Ok(is_new)
 }
 

@@ -1,8 +1,8 @@
 //! One attempt to push.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::schedule::{PushSchedule, holds_records};
+use super::names::{RemoteNames, holds_records};
 use crate::git::Repo;
 use crate::git::remote::{self, PushRef, PushReport, RefPush, RemoteError, RemoteUrl};
 use crate::ids::{CommitId, RepoName, SessionId};
@@ -17,17 +17,29 @@ pub(super) struct PushAttempt {
     pub session: SessionId,
     /// The refs, by their names here.
     pub refs: BTreeMap<String, CommitId>,
-    /// The same by their names there.
-    pub named: Vec<PushRef>,
-    /// The same with branches for records, which is tried if the remote refuses their refs.
-    pub as_branches: Option<Vec<PushRef>>,
+    /// What the remote calls them.
+    pub names: RemoteNames,
+    /// Commits the remote has, whatever their branch has become there.
+    pub known: BTreeSet<CommitId>,
+    /// Branches are tried for records the remote refuses.
+    pub may_try_branches: bool,
+    /// The remote of the records, which is asked first whether another machine has continued the session.
+    pub asked: Option<RecordsRemote>,
+}
+
+/// Where the records of a session are.
+pub(super) struct RecordsRemote {
+    pub repo: Repo,
+    pub remote: RemoteUrl,
 }
 
 /// What came of it.
 pub(super) struct PushResult {
     pub repo_name: RepoName,
     pub refs: BTreeMap<String, CommitId>,
-    /// The names the remote was given.
+    /// What the remote calls the refs.
+    pub names: RemoteNames,
+    /// What it was given.
     pub named: Vec<PushRef>,
     pub verdict: PushVerdict,
     /// Branches were tried for the records.
@@ -37,8 +49,8 @@ pub(super) struct PushResult {
 /// How a push ended.
 #[derive(Debug)]
 pub(super) enum PushVerdict {
-    /// The remote has everything; `as_branches` if it took records only as branches.
-    Done { as_branches: bool },
+    /// The remote has everything.
+    Done,
     /// Another machine has written to the session's record.
     Elsewhere,
     /// It failed.
@@ -46,49 +58,82 @@ pub(super) enum PushVerdict {
 }
 
 impl PushAttempt {
-    pub fn new(
-        (repo_name, repo): (&RepoName, &Repo),
-        remote: &RemoteUrl,
-        session: &SessionId,
-        schedule: &mut PushSchedule,
-        may_try_branches: bool,
-    ) -> Self {
-        let refs = schedule.pending();
-        let named = schedule.named(session, &refs);
-        let has_records = named.iter().any(|pushed| holds_records(session, &pushed.name));
-        let as_branches = (may_try_branches && !schedule.as_branches && has_records).then(|| {
-            schedule.as_branches = true;
-            let named = schedule.named(session, &refs);
-            schedule.as_branches = false;
-            named
-        });
-        let (repo_name, repo, remote, session) = (repo_name.clone(), repo.clone(), remote.clone(), session.clone());
-        Self { repo_name, repo, remote, session, refs, named, as_branches }
-    }
-
     /// Pushes, and waits for it.
     pub fn run(self, cancel: &Cancel) -> PushResult {
-        let first = remote::push(&self.repo, &self.remote, &self.named, cancel);
-        let refuses_records = first.as_ref().is_ok_and(|report| {
-            let is_refused = |result: &RefPush| matches!(result, RefPush::Refused { .. });
-            report.refs.iter().any(|pushed| holds_records(&self.session, &pushed.name) && is_refused(&pushed.result))
-        });
-        let (mut named, mut tried_branches) = (self.named.clone(), false);
-        let mut verdict = self.verdict(first, false);
-        if let Some(as_branches) = self.as_branches.as_ref().filter(|_| refuses_records) {
-            tried_branches = true;
-            let second = self.verdict(remote::push(&self.repo, &self.remote, as_branches, cancel), true);
-            // What else it refuses is better told of the names that were asked for first.
-            if !matches!(second, PushVerdict::Failed { .. }) {
-                (verdict, named) = (second, as_branches.clone());
-            }
+        let mut names = self.names.clone();
+        if self.is_overtaken(cancel) {
+            return self.ended(names, Vec::new(), PushVerdict::Elsewhere, false);
         }
-        PushResult { repo_name: self.repo_name, refs: self.refs, named, verdict, tried_branches }
+        // Those the remote has to be given: it may have a commit without a branch that ends there.
+        let mut given = self.refs.clone();
+        let mut refused = None;
+        loop {
+            let named = names.named(&self.session, &given);
+            if named.is_empty() {
+                return self.ended(names, named, PushVerdict::Done, false);
+            }
+            let pushed = remote::push(&self.repo, &self.remote, &named, cancel);
+            let has_changed = pushed.as_ref().is_ok_and(|report| self.pass_over_taken(&mut names, &mut given, report));
+            if has_changed {
+                continue;
+            }
+            let is_refused = pushed.as_ref().is_ok_and(|report| self.refuses_records(report));
+            let verdict = self.verdict(pushed);
+            if is_refused && self.may_try_branches && !names.as_branches {
+                refused = Some((names.clone(), named, verdict));
+                names.as_branches = true;
+                continue;
+            }
+            return match (refused, verdict) {
+                // What else it refuses is better told of the names that were asked for first.
+                (Some((names, named, first)), PushVerdict::Failed { .. }) => self.ended(names, named, first, true),
+                (refused, verdict) => self.ended(names, named, verdict, refused.is_some()),
+            };
+        }
     }
 
-    fn verdict(&self, pushed: Result<PushReport, RemoteError>, as_branches: bool) -> PushVerdict {
+    fn ended(self, names: RemoteNames, named: Vec<PushRef>, verdict: PushVerdict, tried_branches: bool) -> PushResult {
+        PushResult { repo_name: self.repo_name, refs: self.refs, names, named, verdict, tried_branches }
+    }
+
+    /// Whether another machine has continued the session. A remote that cannot be asked says nothing.
+    fn is_overtaken(&self, cancel: &Cancel) -> bool {
+        let Some(RecordsRemote { repo, remote }) = &self.asked else { return false };
+        let records = remote::remote_records(repo, remote, &self.session, cancel);
+        records.is_ok_and(|records| remote::is_known(repo, &self.session, &records).is_ok_and(|known| !known))
+    }
+
+    /// Branches that the remote has with other commits get another name, or are left out if it has their own commits as
+    /// well. Records are never renamed: who has written to them has continued the session. Returns whether another try is
+    /// worth it.
+    fn pass_over_taken(
+        &self,
+        names: &mut RemoteNames,
+        given: &mut BTreeMap<String, CommitId>,
+        report: &PushReport,
+    ) -> bool {
+        let taken = names.taken(&self.session, &self.refs, report);
+        if taken.iter().any(|(here, _)| holds_records(&self.session, here)) {
+            return false;
+        }
+        let mut has_changed = false;
+        for (here, commit) in taken {
+            has_changed |= match self.known.contains(&commit) {
+                true => given.remove(here).is_some(),
+                false => names.move_on(here),
+            };
+        }
+        has_changed
+    }
+
+    fn refuses_records(&self, report: &PushReport) -> bool {
+        let is_refused = |result: &RefPush| matches!(result, RefPush::Refused { .. });
+        report.refs.iter().any(|pushed| holds_records(&self.session, &pushed.name) && is_refused(&pushed.result))
+    }
+
+    fn verdict(&self, pushed: Result<PushReport, RemoteError>) -> PushVerdict {
         let report = match pushed {
-            Ok(report) if report.is_done() => return PushVerdict::Done { as_branches },
+            Ok(report) if report.is_done() => return PushVerdict::Done,
             Ok(report) => report,
             Err(error) => {
                 let is_silent = matches!(error, RemoteError::Silent { .. } | RemoteError::Stopped { .. });
@@ -97,26 +142,22 @@ impl PushAttempt {
                 return PushVerdict::Failed { why: error.to_string().replace('\n', "; "), advice, is_silent };
             }
         };
-        let is_other = |name: &str| {
-            let found = report.refs.iter().find(|pushed| pushed.name == name);
-            found.is_some_and(|pushed| pushed.result == RefPush::NonFastForward)
-        };
-        let mut others = report.refs.iter().map(|pushed| pushed.name.as_str()).filter(|name| is_other(name));
-        let advice = match others.find(|name| holds_records(&self.session, name)) {
-            Some(_) => return PushVerdict::Elsewhere,
-            None => match report.refs.iter().find(|pushed| is_other(&pushed.name)) {
-                Some(other) => {
-                    let (remote, name) = (shell_word(self.remote.to_string()), shell_word(&other.name));
-                    format!("somebody else has pushed there; `git fetch {remote} {name}` gets what they have")
-                }
-                None if report.refs.iter().any(|pushed| matches!(pushed.result, RefPush::Busy { .. })) => {
-                    "check the disk and the permissions of the remote".to_owned()
-                }
-                None => {
-                    let repo = &self.repo_name;
-                    format!("allow it at the remote, or set `workspace.repos.{repo}.push: never`")
-                }
-            },
+        let mut others = report.refs.iter().filter(|pushed| pushed.result == RefPush::NonFastForward);
+        if others.clone().any(|pushed| holds_records(&self.session, &pushed.name)) {
+            return PushVerdict::Elsewhere;
+        }
+        let advice = match others.next() {
+            Some(other) => {
+                let (remote, name) = (shell_word(self.remote.to_string()), shell_word(&other.name));
+                format!("somebody else has pushed there; `git fetch {remote} {name}` gets what they have")
+            }
+            None if report.refs.iter().any(|pushed| matches!(pushed.result, RefPush::Busy { .. })) => {
+                "check the disk and the permissions of the remote".to_owned()
+            }
+            None => {
+                let repo = &self.repo_name;
+                format!("allow it at the remote, or set `workspace.repos.{repo}.push: never`")
+            }
         };
         PushVerdict::Failed { why: report.why(), advice, is_silent: false }
     }

@@ -9,17 +9,18 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::attempt::{PushAttempt, PushResult, PushVerdict};
-use super::schedule::{PushOccasion, PushSchedule};
+use super::attempt::{PushResult, PushVerdict, RecordsRemote};
+use super::backlog::Transition;
+use super::remote_queue::{PushSource, RemoteQueue, remotes};
+use super::schedule::PushOccasion;
 use crate::clock;
-use crate::engine::{Engine, SessionRepos};
+use crate::engine::Engine;
 use crate::event::{BranchPushed, Event, PushFailed, Warning, WarningCode};
-use crate::git::Repo;
-use crate::git::remote::{RemoteUrl, default_push_url};
 use crate::ids::{CommitId, RepoName, SessionId};
 use crate::process::{Cancel, Canceller};
 use crate::record;
-use crate::workspace::{FailedPush, PushState, RemoteState};
+use crate::text::shell_word;
+use crate::workspace::{FailedPush, PushState};
 
 /// Notes what is to be pushed. Without anything to push it does nothing.
 #[derive(Debug, Default)]
@@ -28,20 +29,20 @@ pub(crate) struct PushQueue {
     elsewhere: Arc<OnceLock<String>>,
 }
 
-/// What is pushed.
+/// A ref of a repository is at a commit now.
 #[derive(Debug)]
-pub(in crate::engine) struct PushSource<'a> {
-    pub session: &'a SessionId,
-    /// The repositories of the session.
-    pub repos: &'a SessionRepos,
-    /// Stops the session.
-    pub cancel: &'a Cancel,
+pub(in crate::engine) struct RefNote {
+    pub repo: RepoName,
+    /// Its full name.
+    pub name: String,
+    pub commit: CommitId,
 }
 
 #[derive(Debug)]
 enum PushNote {
-    /// A ref is at a commit now.
-    Ref { repo: RepoName, name: String, commit: CommitId },
+    /// Where refs are after a transition: a record, and the branches that move with it. It is one note, so that others
+    /// that come at the same time do not get in between.
+    Transition(Vec<RefNote>),
     /// The session is run from now on.
     Run,
     /// The records are pushed at once, so that no other machine goes on with the session.
@@ -65,6 +66,9 @@ impl PushQueue {
             record: source.repos.record_name().clone(),
             claims: Vec::new(),
             notes,
+            transition: 0,
+            others_have_ended: false,
+            unheard: Vec::new(),
             remotes,
             jobs: JoinSet::new(),
             elsewhere: Arc::clone(&queue.elsewhere),
@@ -77,10 +81,10 @@ impl PushQueue {
         (Self { notes: Some(sender), ..queue }, warnings)
     }
 
-    /// Notes that a ref of a repository is at a commit now.
-    pub(in crate::engine) fn note(&self, repo: &RepoName, name: impl Into<String>, commit: CommitId) {
+    /// Notes where refs are after a transition. A record comes with all commits it speaks of that were not noted before.
+    pub(in crate::engine) fn note(&self, refs: impl IntoIterator<Item = RefNote>) {
         if let Some(notes) = &self.notes {
-            let _ = notes.send(PushNote::Ref { repo: repo.clone(), name: name.into(), commit });
+            let _ = notes.send(PushNote::Transition(refs.into_iter().collect()));
         }
     }
 
@@ -123,54 +127,6 @@ impl PushQueue {
     }
 }
 
-/// The remotes of a session's repositories that something is pushed to.
-fn remotes(engine: &Engine, source: &PushSource<'_>) -> (BTreeMap<RepoName, RemoteQueue>, Vec<Warning>) {
-    let settings = &engine.push;
-    let mut known = PushState::read(source.repos.record().common_dir(), source.session);
-    let (mut found, mut warnings) = (BTreeMap::new(), Vec::new());
-    for (name, repo) in source.repos.iter() {
-        let policies = settings.policies(name, name == source.repos.record_name());
-        if policies.is_never() {
-            continue;
-        }
-        let configured = settings.repos.get(name).and_then(|repo| repo.remote.clone());
-        let Some(remote) = configured.or_else(|| default_push_url(repo).ok().flatten()) else {
-            let text = format!(
-                "`{name}` is not pushed: it has no remote; set `workspace.repos.{name}.remote`, or its `push` to `never`"
-            );
-            warnings.push(WarningCode::PushFailed.with(text));
-            continue;
-        };
-        let mut schedule = PushSchedule::new(policies, settings.interval);
-        let known = known.repos.remove(name).filter(|known| known.remote == remote.to_string()).unwrap_or_default();
-        (schedule.there, schedule.as_branches) = (known.refs, known.as_branches);
-        let queue = RemoteQueue {
-            repo: repo.clone(),
-            remote,
-            schedule,
-            in_flight: false,
-            tried_branches: false,
-            failed: known.failed,
-            warned: None,
-        };
-        found.insert(name.clone(), queue);
-    }
-    (found, warnings)
-}
-
-/// The remote of one repository.
-struct RemoteQueue {
-    repo: Repo,
-    remote: RemoteUrl,
-    schedule: PushSchedule,
-    in_flight: bool,
-    /// The remote does not take records as branches either.
-    tried_branches: bool,
-    failed: Option<FailedPush>,
-    /// The last warning: the same is not repeated.
-    warned: Option<String>,
-}
-
 /// Owns the pushes of a session.
 struct PushOwner {
     engine: Arc<Engine>,
@@ -182,6 +138,12 @@ struct PushOwner {
     /// Told once the records were pushed, or could not be.
     claims: Vec<oneshot::Sender<()>>,
     notes: mpsc::UnboundedReceiver<PushNote>,
+    /// The newest transition.
+    transition: Transition,
+    /// A push of another repository has ended since records were last looked at.
+    others_have_ended: bool,
+    /// Warnings from before the session is run, when nobody hears them.
+    unheard: Vec<Warning>,
     remotes: BTreeMap<RepoName, RemoteQueue>,
     jobs: JoinSet<PushResult>,
     elsewhere: Arc<OnceLock<String>>,
@@ -229,12 +191,19 @@ impl PushOwner {
 
     fn take(&mut self, note: PushNote) {
         match note {
-            PushNote::Ref { repo, name, commit } => {
-                if let Some(remote) = self.remotes.get_mut(&repo) {
-                    remote.schedule.note(name, commit);
+            PushNote::Transition(refs) => {
+                // What is there before anything is pushed is one transition.
+                self.transition += Transition::from(self.runs);
+                for RefNote { repo, name, commit } in refs {
+                    if let Some(remote) = self.remotes.get_mut(&repo) {
+                        remote.note(name, commit, self.transition);
+                    }
                 }
             }
-            PushNote::Run => self.runs = true,
+            PushNote::Run => {
+                self.runs = true;
+                std::mem::take(&mut self.unheard).into_iter().for_each(|warning| self.tell(warning));
+            }
             PushNote::Claim(done) => {
                 let has_records = self.remotes.get_mut(&self.record).is_some_and(|queue| queue.schedule.hurry());
                 if has_records {
@@ -246,6 +215,8 @@ impl PushOwner {
             }
             PushNote::End { occasion, done } => {
                 self.runs = true;
+                // Their last pushes come before the last one of the records.
+                self.others_have_ended = false;
                 self.remotes.values_mut().for_each(|remote| remote.schedule.end(occasion));
                 self.done = Some(done);
             }
@@ -258,105 +229,193 @@ impl PushOwner {
             return None;
         }
         let now = Instant::now();
-        let mut wake: Option<Instant> = None;
-        let is_held_up = self.hold_up_records(now);
-        for (name, queue) in &mut self.remotes {
-            if is_held_up && *name == self.record {
-                continue;
+        self.hold_back_records();
+        let claims = self.claims_now();
+        let mut wake = None;
+        // One that is about to claim the session pushes nothing else before.
+        if !claims {
+            let is_held_up = self.hold_up_records(now);
+            let others: Vec<RepoName> = self.remotes.keys().filter(|name| **name != self.record).cloned().collect();
+            wake = others.iter().filter_map(|name| self.start_if_due(name, now)).min();
+            if is_held_up {
+                return wake;
             }
-            let Some(due) = queue.schedule.due(now).filter(|_| !queue.in_flight) else { continue };
-            if due > now {
-                wake = Some(wake.map_or(due, |wake| wake.min(due)));
-                continue;
-            }
-            let may_try_branches = !queue.tried_branches;
-            let attempt = PushAttempt::new(
-                (name, &queue.repo),
-                &queue.remote,
-                &self.session,
-                &mut queue.schedule,
-                may_try_branches,
-            );
-            queue.schedule.started(now);
-            queue.in_flight = true;
-            let cancel = self.cancel.clone();
-            self.jobs.spawn_blocking(move || attempt.run(&cancel));
+        }
+        let records = self.record.clone();
+        wake = wake.into_iter().chain(self.start_if_due(&records, now)).min();
+        if !self.remotes.values().any(|queue| queue.in_flight) {
+            // Nothing is under way that would let them be pushed.
+            self.answer_claims();
         }
         wake
     }
 
-    /// Records speak of commits in all repositories: where they are about to be pushed, these go first, so that another
-    /// machine finds them. A remote that fails holds nothing up.
+    /// Starts the push of a repository. Returns when it is due, if that is later.
+    fn start_if_due(&mut self, name: &RepoName, now: Instant) -> Option<Instant> {
+        let asked = self.asked_before(name);
+        let queue = self.remotes.get_mut(name).filter(|queue| !queue.in_flight)?;
+        let due = queue.schedule.due(now)?;
+        if due > now {
+            return Some(due);
+        }
+        let attempt = queue.attempt(name, &self.session, asked);
+        queue.schedule.started(now);
+        queue.in_flight = true;
+        let cancel = self.cancel.clone();
+        self.jobs.spawn_blocking(move || attempt.run(&cancel));
+        None
+    }
+
+    /// The remote of the records, where something else is pushed and records follow: a machine that was overtaken must not
+    /// get in the way of the other one.
+    fn asked_before(&self, name: &RepoName) -> Option<RecordsRemote> {
+        let records =
+            self.remotes.get(&self.record).filter(|records| *name != self.record && records.schedule.has_records())?;
+        Some(RecordsRemote { repo: records.repo.clone(), remote: records.remote.clone() })
+    }
+
+    /// Whether records are pushed at once to claim the session, and all of them may be.
+    fn claims_now(&self) -> bool {
+        let records = self.remotes.get(&self.record);
+        !self.claims.is_empty() && records.is_some_and(|records| !records.schedule.is_held_back())
+    }
+
+    /// Records speak of commits in all repositories, and wait until their remotes have these: another machine goes on from
+    /// the newest record it finds.
+    fn hold_back_records(&mut self) {
+        let others = self.remotes.iter().filter(|(name, _)| **name != self.record);
+        let lacking = others.filter_map(|(_, queue)| queue.schedule.lacks_since()).min();
+        if let Some(records) = self.remotes.get_mut(&self.record) {
+            records.schedule.hold_back(lacking);
+        }
+    }
+
+    /// The repositories that records wait for.
+    fn waits_for(&self) -> Vec<RepoName> {
+        if !self.remotes.get(&self.record).is_some_and(|records| records.schedule.is_held_back()) {
+            return Vec::new();
+        }
+        let others = self.remotes.iter().filter(|(name, _)| **name != self.record);
+        others.filter(|(_, queue)| queue.schedule.lacks_since().is_some()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Where records are about to be pushed, the other repositories go first, so that more of them may be. Once a push of
+    /// these has ended, well or not, it is the turn of the records.
     fn hold_up_records(&mut self, now: Instant) -> bool {
-        let is_due = |queue: &RemoteQueue| queue.schedule.due(now).is_some_and(|due| due <= now);
-        if !self.remotes.get(&self.record).is_some_and(is_due) {
+        let is_wanted = |queue: &RemoteQueue| !queue.in_flight && queue.schedule.is_wanted(now);
+        if !self.remotes.get(&self.record).is_some_and(is_wanted) {
             return false;
         }
+        let is_their_turn = std::mem::take(&mut self.others_have_ended);
         let others = self.remotes.iter_mut().filter(|(name, _)| **name != self.record);
-        others.fold(false, |held_up, (_, queue)| held_up | queue.in_flight | queue.schedule.hurry())
+        let is_held_up = others.fold(false, |held_up, (_, queue)| held_up | queue.in_flight | queue.schedule.hurry());
+        is_held_up && !is_their_turn
+    }
+
+    fn answer_claims(&mut self) {
+        for claim in self.claims.drain(..) {
+            // Whoever has claimed may have gone.
+            let _ = claim.send(());
+        }
     }
 
     fn ended(&mut self, result: PushResult) {
-        let PushResult { repo_name, refs, named, verdict, tried_branches } = result;
-        let is_of_records = repo_name == self.record;
-        let Some(queue) = self.remotes.get_mut(&repo_name) else { return };
-        queue.in_flight = false;
-        let remote = queue.remote.to_string();
-        match verdict {
-            PushVerdict::Done { as_branches } => {
-                queue.schedule.succeeded(refs);
-                (queue.failed, queue.warned) = (None, None);
-                let is_new = as_branches && !queue.schedule.as_branches;
-                queue.schedule.as_branches |= as_branches;
-                let pushed = named.into_iter().map(|pushed| (pushed.name, pushed.commit)).collect();
-                if is_new {
-                    let text = format!(
-                        "{remote} refuses refs below refs/pleach/, so the records of this session are branches there: \
-                         pleach/records/{}--CONTEXT",
-                        self.session
-                    );
-                    self.tell(WarningCode::RecordsAsBranches.with(text));
-                }
-                self.tell(BranchPushed { repo: repo_name, remote, refs: pushed, extra: Default::default() });
-            }
-            PushVerdict::Elsewhere => {
-                let why = format!(
-                    "{remote} has records of session {} that are not from here: another machine has continued it",
-                    self.session
-                );
-                queue.failed = Some(FailedPush { at: clock::now(), why });
-                let _ = self.elsewhere.set(remote);
-                self.engine.supervisor.stop(&self.session);
-            }
-            PushVerdict::Failed { why, advice, is_silent } => {
-                let retry = queue.schedule.failed(Instant::now());
-                queue.tried_branches |= tried_branches;
-                if is_silent {
-                    queue.schedule.give_up();
-                }
-                queue.failed = Some(FailedPush { at: clock::now(), why: why.clone() });
-                let text = format!("cannot push `{repo_name}` to {remote}: {why}; the work is safe here; {advice}");
-                let is_new = queue.warned.as_ref() != Some(&text);
-                // Before a session is run nobody hears it.
-                queue.warned = Some(text.clone()).filter(|_| self.engine.events.is_followed());
-                if is_new {
-                    self.tell(WarningCode::PushFailed.with(text));
-                }
-                self.tell(PushFailed {
-                    repo: repo_name,
-                    remote,
-                    refs: named.into_iter().map(|pushed| pushed.name).collect(),
-                    why,
-                    retry_in: retry.map(|wait| wait.as_secs()),
-                    extra: Default::default(),
-                });
-            }
+        let is_of_records = result.repo_name == self.record;
+        self.others_have_ended |= !is_of_records;
+        if let Some(queue) = self.remotes.get_mut(&result.repo_name) {
+            queue.in_flight = false;
         }
+        match &result.verdict {
+            PushVerdict::Done => self.succeeded(result),
+            PushVerdict::Elsewhere => self.overtaken(),
+            PushVerdict::Failed { .. } => self.failed(result),
+        }
+        self.hold_back_records();
         self.keep();
-        if is_of_records {
-            for claim in self.claims.drain(..) {
-                let _ = claim.send(());
-            }
+        if is_of_records || self.elsewhere.get().is_some() {
+            self.answer_claims();
+        }
+    }
+
+    fn succeeded(&mut self, result: PushResult) {
+        let PushResult { repo_name, refs, names, named, .. } = result;
+        let Some(queue) = self.remotes.get_mut(&repo_name) else { return };
+        queue.schedule.succeeded(refs);
+        (queue.failed, queue.warned) = (None, None);
+        let remote = queue.remote.to_string();
+        let before = std::mem::replace(&mut queue.schedule.names, names.clone());
+        if names.as_branches && !before.as_branches {
+            let text = format!(
+                "{remote} refuses refs below refs/pleach/, so the records of this session are branches there: \
+                 pleach/records/{}--CONTEXT",
+                self.session
+            );
+            self.warn(WarningCode::RecordsAsBranches.with(text));
+        }
+        for (here, there) in names.beside.iter().filter(|(here, there)| before.beside.get(*here) != Some(there)) {
+            let (address, name) = (shell_word(&remote), shell_word(here));
+            let text = format!(
+                "{remote} has other commits on {here} of `{repo_name}`, so those of this session are on {there} there; \
+                 `git fetch {address} {name}` gets the others"
+            );
+            self.warn(WarningCode::PushedBeside.with(text));
+        }
+        let refs: BTreeMap<String, CommitId> = named.into_iter().map(|pushed| (pushed.name, pushed.commit)).collect();
+        if !refs.is_empty() {
+            self.tell(BranchPushed { repo: repo_name, remote, refs, extra: Default::default() });
+        }
+    }
+
+    fn overtaken(&mut self) {
+        let Some(records) = self.remotes.get_mut(&self.record) else { return };
+        let remote = records.remote.to_string();
+        let why = format!(
+            "{remote} has records of session {} that are not from here: another machine has continued it",
+            self.session
+        );
+        records.failed = Some(FailedPush { at: clock::now(), why });
+        let _ = self.elsewhere.set(remote);
+        self.engine.supervisor.stop(&self.session);
+    }
+
+    fn failed(&mut self, result: PushResult) {
+        let PushResult { repo_name, named, verdict, tried_branches, .. } = result;
+        let PushVerdict::Failed { why, advice, is_silent } = verdict else { return };
+        let is_waited_for = self.waits_for().contains(&repo_name);
+        let Some(queue) = self.remotes.get_mut(&repo_name) else { return };
+        let remote = queue.remote.to_string();
+        let retry = queue.schedule.failed(Instant::now());
+        queue.tried_branches |= tried_branches;
+        if is_silent {
+            queue.schedule.give_up();
+        }
+        queue.failed = Some(FailedPush { at: clock::now(), why: why.clone() });
+        let waiting = match is_waited_for {
+            true => format!("; the records of the session that name its commits wait in `{}`", self.record),
+            false => String::new(),
+        };
+        let text = format!("cannot push `{repo_name}` to {remote}: {why}; the work is safe here{waiting}; {advice}");
+        let is_new = queue.warned.as_ref() != Some(&text);
+        // Before a session is run nobody hears it.
+        queue.warned = Some(text.clone()).filter(|_| self.engine.events.is_followed());
+        if is_new {
+            self.tell(WarningCode::PushFailed.with(text));
+        }
+        self.tell(PushFailed {
+            repo: repo_name,
+            remote,
+            refs: named.into_iter().map(|pushed| pushed.name).collect(),
+            why,
+            retry_in: retry.map(|wait| wait.as_secs()),
+            extra: Default::default(),
+        });
+    }
+
+    /// Tells what is said once, as soon as somebody hears it.
+    fn warn(&mut self, warning: Warning) {
+        match self.engine.events.is_followed() {
+            true => self.tell(warning),
+            false => self.unheard.push(warning),
         }
     }
 
@@ -366,13 +425,9 @@ impl PushOwner {
 
     /// Keeps what the remotes have.
     fn keep(&self) {
-        let of = |queue: &RemoteQueue| RemoteState {
-            remote: queue.remote.to_string(),
-            refs: queue.schedule.there.clone(),
-            as_branches: queue.schedule.as_branches,
-            failed: queue.failed.clone(),
-        };
-        let repos = self.remotes.iter().map(|(name, queue)| (name.clone(), of(queue))).collect();
+        let waits_for = |name: &RepoName| if *name == self.record { self.waits_for() } else { Vec::new() };
+        let of = |(name, queue): (&RepoName, &RemoteQueue)| (name.clone(), queue.state(waits_for(name)));
+        let repos = self.remotes.iter().map(of).collect();
         // It is a help alone: the remote knows what it has.
         let _ = PushState { repos }.write(&self.common_dir, &self.session);
     }

@@ -1,20 +1,18 @@
 //! When which refs of a repository are pushed, decided: only values, the time included.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use super::backlog::{Backlog, Transition};
+use super::names::RemoteNames;
 use super::settings::RefPolicies;
 use crate::config::PushPolicy;
-use crate::git::remote::PushRef;
-use crate::ids::{CommitId, ContextId, SessionId};
+use crate::ids::CommitId;
 use crate::record::SESSIONS;
 
 /// The shortest and the longest time until a failed push is tried again.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-
-/// The prefix of branches that hold records where a remote refuses their refs.
-const RECORD_BRANCHES: &str = "refs/heads/pleach/records/";
 
 /// Where a session is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +32,15 @@ pub(super) struct PushSchedule {
     interval: Duration,
     pub occasion: PushOccasion,
     /// Where the refs are here.
-    here: BTreeMap<String, CommitId>,
+    here: Backlog,
     /// Where they are at the remote, by their names here.
     pub there: BTreeMap<String, CommitId>,
-    /// Record refs are branches at the remote.
-    pub as_branches: bool,
+    /// Other commits the remote has.
+    pub known: BTreeSet<CommitId>,
+    /// What the remote calls them.
+    pub names: RemoteNames,
+    /// What came with this transition, or after it, waits: another remote lacks commits its records speak of.
+    held_from: Option<Transition>,
     last_start: Option<Instant>,
     failures: u32,
     not_before: Option<Instant>,
@@ -52,9 +54,11 @@ impl PushSchedule {
             policies,
             interval,
             occasion: PushOccasion::Running,
-            here: BTreeMap::new(),
+            here: Backlog::default(),
             there: BTreeMap::new(),
-            as_branches: false,
+            known: BTreeSet::new(),
+            names: RemoteNames::default(),
+            held_from: None,
             last_start: None,
             failures: 0,
             not_before: None,
@@ -62,9 +66,39 @@ impl PushSchedule {
         }
     }
 
-    /// A ref is at this commit now.
-    pub fn note(&mut self, name: String, commit: CommitId) {
-        self.here.insert(name, commit);
+    /// Whether nothing was noted of a ref yet.
+    pub fn is_new(&self, name: &str) -> bool {
+        self.here.is_new(name)
+    }
+
+    /// A ref is at this commit from this transition on.
+    pub fn note(&mut self, name: String, commit: CommitId, transition: Transition) {
+        let is_there = self.known.contains(&commit) || self.there.values().any(|there| *there == commit);
+        self.here.note(name, commit, transition, is_there);
+    }
+
+    /// The first transition with a commit that others expect at the remote, and that it lacks.
+    pub fn lacks_since(&self) -> Option<Transition> {
+        match self.policies.branches {
+            PushPolicy::OnCheckpoint => self.here.lacks_since(),
+            // While the session runs nobody expects them there.
+            PushPolicy::Never | PushPolicy::OnCompletion => None,
+        }
+    }
+
+    /// Lets what came with this transition, or after it, wait. Without records nothing has to.
+    pub fn hold_back(&mut self, from: Option<Transition>) {
+        self.held_from = from.filter(|_| self.policies.records != PushPolicy::Never);
+    }
+
+    /// Whether something waits that could be pushed otherwise.
+    pub fn is_held_back(&self) -> bool {
+        self.allowed(None) != self.allowed(self.held_from)
+    }
+
+    /// Whether records would be pushed, waiting or not.
+    pub fn has_records(&self) -> bool {
+        self.allowed(None).keys().any(|name| name.starts_with(SESSIONS))
     }
 
     /// The session ends: what the policy allows is pushed at once, and what fails is not tried again.
@@ -74,7 +108,12 @@ impl PushSchedule {
 
     /// The refs the remote lacks and may have, by their names here.
     pub fn pending(&self) -> BTreeMap<String, CommitId> {
-        let is_pending = |(name, commit): &(&String, &CommitId)| {
+        self.allowed(self.held_from)
+    }
+
+    /// What the policy allows of the refs as they were before a transition.
+    fn allowed(&self, before: Option<Transition>) -> BTreeMap<String, CommitId> {
+        let is_pending = |(name, commit): &(&String, CommitId)| {
             let policy = if name.starts_with(SESSIONS) { self.policies.records } else { self.policies.branches };
             let is_allowed = match policy {
                 PushPolicy::Never => false,
@@ -83,14 +122,20 @@ impl PushSchedule {
             };
             is_allowed && self.there.get(*name) != Some(commit)
         };
-        self.here.iter().filter(is_pending).map(|(name, commit)| (name.clone(), *commit)).collect()
+        self.here.at(before).filter(is_pending).map(|(name, commit)| (name.clone(), commit)).collect()
     }
 
     /// When the next push may start; none if there is nothing to push, or no push is left to try.
     pub fn due(&self, now: Instant) -> Option<Instant> {
-        if self.pending().is_empty() {
-            return None;
-        }
+        self.next_start(now).filter(|_| !self.pending().is_empty())
+    }
+
+    /// Whether a push is due, also of what waits.
+    pub fn is_wanted(&self, now: Instant) -> bool {
+        self.next_start(now).is_some_and(|start| start <= now) && !self.allowed(None).is_empty()
+    }
+
+    fn next_start(&self, now: Instant) -> Option<Instant> {
         if self.occasion != PushOccasion::Running {
             return (self.last_tries > 0).then_some(now);
         }
@@ -98,10 +143,14 @@ impl PushSchedule {
         Some(spaced.max(self.not_before.unwrap_or(now)))
     }
 
-    /// Lets what is pending be pushed at once, whatever the interval. Returns whether there is anything, and no failure
-    /// that is waited for.
+    /// Lets what is pending be pushed at once, whatever the interval. Returns whether there is anything, waiting or not,
+    /// and no failure that is waited for.
     pub fn hurry(&mut self) -> bool {
-        let is_wanted = !self.pending().is_empty() && self.not_before.is_none();
+        let may_start = match self.occasion {
+            PushOccasion::Running => self.not_before.is_none(),
+            PushOccasion::Completed | PushOccasion::Stopped => self.last_tries > 0,
+        };
+        let is_wanted = may_start && !self.allowed(None).is_empty();
         if is_wanted {
             self.last_start = None;
         }
@@ -117,6 +166,7 @@ impl PushSchedule {
 
     /// The remote has these refs now.
     pub fn succeeded(&mut self, pushed: BTreeMap<String, CommitId>) {
+        pushed.iter().for_each(|(name, commit)| self.here.pushed(name, *commit));
         self.there.extend(pushed);
         (self.failures, self.not_before) = (0, None);
         self.last_tries = 1;
@@ -135,27 +185,6 @@ impl PushSchedule {
     pub fn give_up(&mut self) {
         self.last_tries = 0;
     }
-
-    /// Refs as the remote names them.
-    pub fn named(&self, session: &SessionId, refs: &BTreeMap<String, CommitId>) -> Vec<PushRef> {
-        let name = |name: &String| match self.as_branches {
-            true => record_branch(session, name).unwrap_or_else(|| name.clone()),
-            false => name.clone(),
-        };
-        refs.iter().map(|(here, commit)| PushRef { name: name(here), commit: *commit }).collect()
-    }
-}
-
-/// The branch that holds a chain of records where a remote refuses its ref. None for other refs.
-fn record_branch(session: &SessionId, name: &str) -> Option<String> {
-    let context: ContextId =
-        name.strip_prefix(SESSIONS)?.strip_prefix(session.as_str())?.strip_prefix('/')?.parse().ok()?;
-    Some(format!("{RECORD_BRANCHES}{session}--{context}"))
-}
-
-/// Whether a ref of a remote holds records of a session.
-pub(super) fn holds_records(session: &SessionId, name: &str) -> bool {
-    name.starts_with(&format!("{SESSIONS}{session}/")) || name.starts_with(&format!("{RECORD_BRANCHES}{session}--"))
 }
 
 #[cfg(test)]
@@ -171,8 +200,8 @@ mod tests {
 
     fn schedule(branches: PushPolicy, records: PushPolicy, seconds: u64) -> PushSchedule {
         let mut schedule = PushSchedule::new(RefPolicies { branches, records }, Duration::from_secs(seconds));
-        schedule.note(BRANCH.into(), commit(1));
-        schedule.note(RECORD.into(), commit(2));
+        schedule.note(BRANCH.into(), commit(1), 1);
+        schedule.note(RECORD.into(), commit(2), 1);
         schedule
     }
 
@@ -208,7 +237,7 @@ mod tests {
         assert_eq!(schedule.due(now), Some(now));
         schedule.started(now);
         let pushed = schedule.pending();
-        schedule.note(RECORD.into(), commit(3));
+        schedule.note(RECORD.into(), commit(3), 2);
         schedule.succeeded(pushed);
         assert_eq!(names(&schedule), [RECORD], "only what is new");
         assert_eq!(schedule.due(now), Some(now + Duration::from_secs(10)));
@@ -232,15 +261,60 @@ mod tests {
         assert_eq!(schedule.due(now), None);
     }
 
+    /// What a repository with records may push, given what the remotes of others lack.
+    fn pushed(records: &mut PushSchedule, others: &[&PushSchedule]) -> Vec<(String, CommitId)> {
+        records.hold_back(others.iter().filter_map(|other| other.lacks_since()).min());
+        let pushed = records.pending();
+        records.succeeded(pushed.clone());
+        pushed.into_iter().collect()
+    }
+
+    fn empty(policy: PushPolicy) -> PushSchedule {
+        let policies = RefPolicies { branches: policy, records: policy };
+        PushSchedule::new(policies, Duration::from_secs(10))
+    }
+
     #[test]
-    fn records_become_branches_where_their_refs_are_refused() {
-        let mut schedule = schedule(PushPolicy::OnCheckpoint, PushPolicy::OnCheckpoint, 0);
-        schedule.as_branches = true;
-        let session: SessionId = "abcdefgh".parse().expect("an id");
-        let named = schedule.named(&session, &schedule.pending());
-        let names: Vec<&str> = named.iter().map(|pushed| pushed.name.as_str()).collect();
-        assert_eq!(names, [BRANCH, "refs/heads/pleach/records/abcdefgh--main"]);
-        assert!(named.iter().map(|pushed| holds_records(&session, &pushed.name)).eq([false, true]));
-        assert!(holds_records(&session, RECORD));
+    fn records_go_as_far_as_other_remotes_have_their_commits() {
+        let [mut app, mut web] = [PushPolicy::OnCheckpoint; 2].map(empty);
+        web.known.insert(commit(50));
+        app.note(RECORD.into(), commit(1), 1);
+        web.note(BRANCH.into(), commit(50), 1);
+        assert_eq!(pushed(&mut app, &[&web]), [(RECORD.to_owned(), commit(1))], "what it names was there before");
+        // A turn in both repositories, then two records that name nothing new.
+        for (transition, record) in [(2, 2), (3, 3), (4, 4)] {
+            app.note(RECORD.into(), commit(record), transition);
+        }
+        app.note(BRANCH.into(), commit(20), 3);
+        web.note(BRANCH.into(), commit(51), 3);
+        assert_eq!(pushed(&mut app, &[&web]), [(RECORD.to_owned(), commit(2))]);
+        assert!(app.is_held_back() && app.has_records());
+        assert_eq!(pushed(&mut app, &[&web]), [], "the others fail, so nothing more");
+        let now = Instant::now();
+        assert_eq!((app.due(now), app.is_wanted(now)), (None, true));
+        // While its commit is pushed, the next turn is recorded.
+        let under_way = web.pending();
+        app.note(RECORD.into(), commit(5), 5);
+        web.note(BRANCH.into(), commit(52), 5);
+        web.succeeded(under_way);
+        let all = [(BRANCH.to_owned(), commit(20)), (RECORD.to_owned(), commit(4))];
+        assert_eq!(pushed(&mut app, &[&web]), all);
+        web.succeeded(web.pending());
+        assert_eq!(pushed(&mut app, &[&web]), [(RECORD.to_owned(), commit(5))]);
+        assert!(!app.is_held_back());
+    }
+
+    #[test]
+    fn only_remotes_that_get_every_checkpoint_are_waited_for() {
+        use PushPolicy::{Never, OnCheckpoint, OnCompletion};
+        for (policy, since) in [(OnCheckpoint, Some(1)), (OnCompletion, None), (Never, None)] {
+            let mut other = empty(policy);
+            other.note(BRANCH.into(), commit(1), 1);
+            assert_eq!(other.lacks_since(), since, "{policy}");
+        }
+        // Branches that go without records wait for nobody.
+        let mut schedule = schedule(OnCheckpoint, Never, 10);
+        schedule.hold_back(Some(1));
+        assert_eq!((names(&schedule), schedule.is_held_back()), (vec![BRANCH.to_owned()], false));
     }
 }

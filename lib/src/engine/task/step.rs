@@ -142,7 +142,8 @@ pub(in crate::engine) fn turn_red(context: &mut Context, built: CommitId, report
     let to = Snapshot::from([(repo.clone(), commit)]);
     let batch =
         Batch { summary: step.subject.clone(), messages, work: turn::recorded_work(context, &to), ..Batch::default() };
-    recording::record_with(context, Writers::from([(repo.clone(), writer)]), batch, vec![step.into()], clock::now())?;
+    let writers = Writers::from([(repo.clone(), writer)]);
+    recording::record_with(context, writers, batch, vec![step.into()], clock::now(), &to)?;
     recording::move_branches(context, &Snapshot::from([(repo, old)]), &to)?;
     let copy = context.task_copy_mut();
     copy.take(commit, tree)?;

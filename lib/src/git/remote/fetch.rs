@@ -1,9 +1,11 @@
 //! Fetching branches, into refs of pleach's own.
 
 use super::transport::{Direction, RemoteError, call, success};
+use super::upstream::remotes_at;
 use super::url::RemoteUrl;
+use crate::git::error::Error;
 use crate::git::repo::Repo;
-use crate::ids::{BranchName, RepoName};
+use crate::ids::{BranchName, CommitId, RepoName};
 use crate::process::Cancel;
 
 /// Under this prefix are the branches of remotes, as they were fetched last.
@@ -21,20 +23,22 @@ fn prefix(repo: &RepoName) -> String {
     format!("{FETCHED}{}/", repo.as_str().bytes().map(part).collect::<String>())
 }
 
-/// Fetches the branches of a remote, or in a shallow clone only `branch`: the others would bring all their history.
+/// Fetches the branches of a remote, or in a shallow clone only those that match, as refspecs do: the others would bring all
+/// their history.
 pub fn fetch(
     repo: &Repo,
     name: &RepoName,
     remote: &RemoteUrl,
-    branch: Option<&BranchName>,
+    in_shallow: Option<&str>,
     cancel: &Cancel,
 ) -> Result<(), RemoteError> {
     let is_shallow = repo.history().is_shallow()?;
-    let refspec = match branch.filter(|_| is_shallow) {
-        Some(branch) => format!("+refs/heads/{branch}:{}", fetched_ref(name, branch)),
+    let branches = match in_shallow {
+        Some(branches) if is_shallow => branches,
         None if is_shallow => return Ok(()),
-        None => format!("+refs/heads/*:{}heads/*", prefix(name)),
+        _ => "*",
     };
+    let refspec = format!("+refs/heads/{branches}:{}heads/{branches}", prefix(name));
     let mut args = vec!["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"];
     args.extend(["--no-auto-maintenance", "--no-show-forced-updates"]);
     // A branch that is gone would be in the way of one below its name.
@@ -42,4 +46,19 @@ pub fn fetch(
     args.extend(["--", remote.as_git(), &refspec]);
     let finished = call(&repo.shared.program, repo.common_dir(), args, (remote, Direction::Receive), cancel)?;
     success(finished, remote).map(drop)
+}
+
+/// The branches of a remote as they were cloned or fetched last, by their full names there.
+pub(crate) fn fetched_branches(
+    repo: &Repo,
+    name: &RepoName,
+    remote: &RemoteUrl,
+) -> Result<Vec<(String, CommitId)>, Error> {
+    let cloned = remotes_at(repo, remote)?.into_iter().map(|remote| format!("refs/remotes/{remote}/"));
+    let mut found = Vec::new();
+    for place in cloned.chain([format!("{}heads/", prefix(name))]) {
+        let named = |(name, at): (String, CommitId)| Some((format!("refs/heads/{}", name.strip_prefix(&place)?), at));
+        found.extend(repo.refs().list(&place)?.into_iter().filter_map(named));
+    }
+    Ok(found)
 }

@@ -18,9 +18,19 @@ pub fn list_refs(
     environment: &Environment,
     cancel: &Cancel,
 ) -> Result<BTreeMap<String, CommitId>, RemoteError> {
-    let program = Program::new(environment);
+    list_from(&Program::new(environment), Path::new("/"), remote, patterns, cancel)
+}
+
+/// The same, asked from a directory.
+pub(super) fn list_from(
+    program: &Program,
+    dir: &Path,
+    remote: &RemoteUrl,
+    patterns: &[&str],
+    cancel: &Cancel,
+) -> Result<BTreeMap<String, CommitId>, RemoteError> {
     let args = ["ls-remote", "--quiet", "--refs", "--", remote.as_git()].into_iter().chain(patterns.iter().copied());
-    let finished = call(&program, Path::new("/"), args, (remote, Direction::Receive), cancel)?;
+    let finished = call(program, dir, args, (remote, Direction::Receive), cancel)?;
     Ok(parse(&String::from_utf8_lossy(&success(finished, remote)?)))
 }
 

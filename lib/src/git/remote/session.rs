@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::list::list_refs;
+use super::list::{list_from, list_refs};
 use super::transport::{Direction, RemoteError, call, success};
 use super::url::RemoteUrl;
 use crate::config::Environment;
@@ -43,6 +43,23 @@ pub fn remote_sessions(
 ) -> Result<BTreeMap<SessionId, RemoteRecords>, RemoteError> {
     let patterns = [format!("{RECORDS}*"), format!("{RECORD_BRANCHES}*")];
     let listed = list_refs(remote, &patterns.each_ref().map(String::as_str), environment, cancel)?;
+    Ok(by_session(listed))
+}
+
+/// The records a remote has of one session.
+pub(crate) fn remote_records(
+    repo: &Repo,
+    remote: &RemoteUrl,
+    session: &SessionId,
+    cancel: &Cancel,
+) -> Result<RemoteRecords, RemoteError> {
+    let patterns = [format!("{RECORDS}{session}/*"), format!("{RECORD_BRANCHES}{session}--*")];
+    let patterns = patterns.each_ref().map(String::as_str);
+    let listed = list_from(&repo.shared.program, repo.common_dir(), remote, &patterns, cancel)?;
+    Ok(by_session(listed).remove(session).unwrap_or_default())
+}
+
+fn by_session(listed: BTreeMap<String, CommitId>) -> BTreeMap<SessionId, RemoteRecords> {
     let mut sessions: BTreeMap<SessionId, RemoteRecords> = BTreeMap::new();
     for (name, at) in listed {
         let own = name.strip_prefix(RECORDS).and_then(|rest| rest.split_once('/'));
@@ -56,7 +73,7 @@ pub fn remote_sessions(
             }
         }
     }
-    Ok(sessions)
+    sessions
 }
 
 /// Whether the remote has nothing of a session that is not here.

@@ -27,9 +27,23 @@ pub fn default_push_url(repo: &Repo) -> Result<Option<RemoteUrl>, Error> {
     if found.code != Some(0) {
         return Ok(None);
     }
-    let url = String::from_utf8_lossy(&found.stdout).trim().to_owned();
-    let base = repo.workdir().unwrap_or(Path::new("/"));
-    Ok(RemoteUrl::new(&url, base).ok())
+    Ok(address(repo, String::from_utf8_lossy(&found.stdout).trim()))
+}
+
+/// The names git has for a remote of this address.
+pub(super) fn remotes_at(repo: &Repo, remote: &RemoteUrl) -> Result<Vec<String>, Error> {
+    let found = repo.shared.program.run(repo.common_dir(), ["config", "--get-regexp", r"^remote\..*\.url$"])?;
+    let listed = String::from_utf8_lossy(&found.stdout);
+    let is_it = |line: &str| {
+        let (key, url) = line.split_once(' ')?;
+        let name = key.strip_prefix("remote.")?.strip_suffix(".url")?;
+        (address(repo, url).as_ref() == Some(remote)).then(|| name.to_owned())
+    };
+    Ok(listed.lines().filter_map(is_it).collect())
+}
+
+fn address(repo: &Repo, url: &str) -> Option<RemoteUrl> {
+    RemoteUrl::new(url, repo.workdir().unwrap_or(Path::new("/"))).ok()
 }
 
 fn setting(repo: &Repo, key: &str) -> Result<Option<String>, Error> {
