@@ -1,11 +1,10 @@
 //! Pushes sessions to the remotes of their repositories, in the background.
 //!
 //! `settings` says what is pushed where and when, `schedule` decides which refs are due, with `backlog` the commits a remote
-//! lacks and `names` what it calls the refs, `attempt` is one push, `remote_queue` has all of a remote, and
-//! `queue` owns the pushes of a session: the loop only
-//! notes where refs are. One push at a time for each remote, all its refs or none, never forced. Records are pushed as far
-//! as the other remotes have the commits they speak of. A failed push is a warning; only a remote on which another machine
-//! has continued the session stops it.
+//! lacks and `names` what it calls the refs, `attempt` is one push, `remote_queue` has all of a remote, and `queue` owns the
+//! pushes of a session: the loop only notes where refs are. One push at a time for each remote, all its refs or none, never
+//! forced. Records are pushed as far as the other remotes have the commits they speak of. A failed push is a warning; only a
+//! remote on which another machine has continued the session stops it.
 
 mod attempt;
 mod backlog;
