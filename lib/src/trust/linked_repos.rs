@@ -1,6 +1,6 @@
 //! Repositories of the workspace that a link puts elsewhere.
 
-use super::worktree_base::real;
+use super::real_path::real;
 use crate::config::{Resolved, Supplied, SuppliedKind};
 
 /// The paths of repositories that look as if they were in the project and are not, for a link is on the way.

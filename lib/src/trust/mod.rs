@@ -7,6 +7,7 @@ mod agent_files;
 mod files;
 mod item;
 mod linked_repos;
+mod real_path;
 mod scope;
 mod worktree_base;
 

@@ -1,7 +1,8 @@
 //! Where a repository would have its worktrees made.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
+use super::real_path::real;
 use super::{TrustItem, TrustScope};
 use crate::config::{Supplied, SuppliedKind};
 
@@ -21,13 +22,4 @@ impl TrustScope<'_> {
         let supplied = Supplied { kind: SuppliedKind::Directory, key: key.to_owned(), source: source.clone(), text };
         Some(supplied.into())
     }
-}
-
-/// A path without links, also where its last parts are not there yet; none where that cannot be said.
-pub(super) fn real(path: &Path) -> Option<PathBuf> {
-    let there = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
-    let rest = path.strip_prefix(there).ok()?;
-    let plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
-    let there = there.canonicalize().ok().filter(|_| plain)?;
-    Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
 }

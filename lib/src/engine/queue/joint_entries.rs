@@ -8,13 +8,25 @@ use super::error::QueueError;
 use super::landing::tip_of;
 use super::state::StoredEntry;
 use super::store::{MergeQueue, queue_targets};
-use super::together::JointPart;
 use crate::clock;
 use crate::engine::SessionRepos;
 use crate::git::Repo;
-use crate::ids::{BranchName, EntryId, RepoName, SessionId};
+use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use crate::queue::QueueEntry;
 use crate::workspace::{self, new_entry_id};
+
+/// What is to land in one repository.
+#[derive(Debug, Clone)]
+pub struct JointPart {
+    /// The repository.
+    pub name: RepoName,
+    /// The session branch there.
+    pub branch: BranchName,
+    /// The newest commit of the session.
+    pub head: CommitId,
+    /// The branch it lands on.
+    pub target: BranchName,
+}
 
 /// A landing that waits in the queues.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 //! | What is in the queue? | `store` the queue as refs, `state` those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
 //! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
-//! | How do several repositories land at once? | `together`; `joint_tests` how they are tested side by side |
+//! | How do several repositories land at once? | `together`; `joint_entries` what waits for that and what was cut off, `joint_tests` how they are tested side by side |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
 //! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
@@ -59,7 +59,8 @@ pub(super) use enqueue::last_of_task;
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use joint_entries::{
-    QueuedLanding, entries_of_landing, landing_targets, queued_landings, submit_together, unfinished_landings,
+    JointPart, QueuedLanding, entries_of_landing, landing_targets, queued_landings, submit_together,
+    unfinished_landings,
 };
 pub use outcome::QueueOutcome;
 pub(super) use results::note_tested;
@@ -68,5 +69,5 @@ pub use settings::{QueueSettings, ResolverSettings};
 pub use state::{StoredEntry, entry_history, entry_log};
 pub use store::{MergeQueue, queue_targets, read_entry};
 pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
-pub use together::{JointLanding, JointOutcome, JointPart};
+pub use together::{JointLanding, JointOutcome};
 pub use trust::queue_to_trust;

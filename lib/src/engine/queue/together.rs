@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::batch::BatchItem;
 use super::candidate::{MergeBuild, UnfitMerge, build};
 use super::error::QueueError;
-use super::joint_entries::{mark, submit_together, unmark};
+use super::joint_entries::{JointPart, mark, submit_together, unmark};
 use super::joint_tests::{JointTest, JointTests, joint_tests};
 use super::landing::{self, LandedPrefix, tip_of, update};
 use super::results::TestResult;
@@ -35,19 +35,6 @@ use crate::workspace::{Lock, branch_ref};
 
 /// How often a landing is built again because a target has moved meanwhile.
 const TRIES: usize = 10;
-
-/// What is to land in one repository.
-#[derive(Debug, Clone)]
-pub struct JointPart {
-    /// The repository.
-    pub name: RepoName,
-    /// The session branch there.
-    pub branch: BranchName,
-    /// The newest commit of the session.
-    pub head: CommitId,
-    /// The branch it lands on.
-    pub target: BranchName,
-}
 
 /// What came of it.
 #[derive(Debug)]
