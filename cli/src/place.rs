@@ -7,6 +7,7 @@ use pleach::engine::{SessionRepo, SessionRepos};
 use pleach::event::PipelineStarted;
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, RepoName};
+use pleach::record::SESSIONS;
 use pleach::workspace::repo_name;
 
 use crate::code::Code;
@@ -32,8 +33,30 @@ impl Place {
     pub fn find(dir: &Path, asked: Option<PathBuf>, settings: &Settings) -> Result<Self, Failure> {
         match (asked, record_repo(settings)) {
             (Some(path), configured) => Self::asked(path, configured, settings),
-            (None, Some(configured)) => Self::configured(configured, settings),
+            (None, Some(configured)) => {
+                let place = Self::configured(configured, settings)?;
+                place.warn_of_records_elsewhere(settings);
+                Ok(place)
+            }
             (None, None) => Self::open(dir, settings).map(Self::unnamed),
+        }
+    }
+
+    /// A repository that joins the workspace may come first by its name, and then the records are looked for there.
+    fn warn_of_records_elsewhere(&self, settings: &Settings) {
+        let config = &settings.resolved.config;
+        let has_records = |repo: &Repo| repo.refs().list(SESSIONS).is_ok_and(|refs| !refs.is_empty());
+        if config.workspace.repos.len() < 2 || has_records(&self.repo) {
+            return;
+        }
+        let others = config.workspace.repos.iter().filter(|(name, _)| **name != self.name);
+        let mut others = others.filter_map(|(name, of)| Some((name, Self::open(of.path.as_ref()?, settings).ok()?)));
+        if let Some((name, _)) = others.find(|(_, repo)| has_records(repo)) {
+            warning!(
+                RecordsElsewhere,
+                "`{}` has no records of sessions, but `{name}` has: set `record.repo: {name}` to go on with those",
+                self.name
+            );
         }
     }
 

@@ -15,10 +15,11 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
+use crate::place::{Place, Places, record_repo};
 use crate::prompt;
 use crate::render::Out;
 use crate::session::{protection, providers};
-use crate::settings;
+use crate::settings::{self, Settings};
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents, orphans};
 
@@ -74,6 +75,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
             Finding::ok("settings", names.join(", "))
         }
     });
+    let workspace = workspace(&settings, &mut findings);
     // Nothing the repository brings along is trusted here, so its variables steer no program.
     let own = &settings.own_environment;
     let spawner = spawner(own)?;
@@ -102,12 +104,48 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     disks.extend(repo.as_ref().map(|_| ("the repository", root.as_path())));
     disks.extend(config.worktrees.base.as_deref().map(|base| ("worktrees", base)));
     findings.extend(health::disk(&disks));
-    if let Some(repo) = &repo {
-        findings.extend(health::sessions(repo));
-        findings.extend(health::index_lock(repo));
-        findings.extend(orphans::findings(repo, &orphans::places(repo, &settings), args.fix));
+    match (&workspace, &repo) {
+        (Some(workspace), _) => {
+            findings.extend(health::sessions(&workspace.record.repo));
+            for place in workspace.all() {
+                findings.extend(health::index_lock(&place.repo));
+                let places = orphans::places_of(place, workspace, &settings);
+                findings.extend(orphans::findings(&place.repo, &places, args.fix));
+            }
+        }
+        (None, Some(repo)) if config.workspace.repos.is_empty() => {
+            findings.extend(health::sessions(repo));
+            findings.extend(health::index_lock(repo));
+            findings.extend(orphans::findings(repo, &orphans::places(repo, &settings), args.fix));
+        }
+        // Without the records nobody can tell what belongs to a session.
+        (None, _) => {}
     }
     Ok(findings)
+}
+
+/// The repositories of the workspace that are there, if that with the records is. They are what commands work in, whatever
+/// repository this is.
+fn workspace(settings: &Settings, findings: &mut Vec<Finding>) -> Option<Places> {
+    let (record, _) = record_repo(settings)?;
+    findings.retain(|finding| finding.what != "repository");
+    let mut found = Vec::new();
+    for name in settings.resolved.config.workspace.repos.keys() {
+        match Place::named(name, settings) {
+            Ok(place) => {
+                let at = place.repo.workdir().unwrap_or(place.repo.git_dir()).display();
+                findings.push(Finding::ok("repository", format!("`{name}` at {at}")));
+                found.push(place);
+            }
+            Err(failure) => {
+                let fix = failure.hint.clone().unwrap_or_else(|| "fix `workspace.repos` in pleach.yaml".into());
+                findings.push(Finding::warn("repository", failure.sentence(), fix));
+            }
+        }
+    }
+    let at = found.iter().position(|place| place.name == *record)?;
+    let record = found.remove(at);
+    Some(Places { record, others: found })
 }
 
 fn repository(dir: &Path, environment: &Environment, findings: &mut Vec<Finding>) -> Option<Repo> {

@@ -277,6 +277,34 @@ fn rm_removes_a_session_from_every_repo() {
 }
 
 #[test]
+fn doctor_knows_all_repos_and_whose_worktrees_they_have() {
+    let env = TestEnv::with_two_repos();
+    let body = tool("work", "echo 1 > web/one")
+        + "gate [shape=hexagon, label=\"Go on?\"]\nstart -> work -> gate\n gate -> exit [label=\"[Y] Yes\"]";
+    env.run(&graph("ask", &body), &[]).expect(4);
+    let worktrees = || env.git_in(&env.web(), &["worktree", "list"]).lines().count();
+    let before = worktrees();
+    for dir in [env.root(), &env.repo_path(), &env.web()] {
+        let ran = env.finish(env.command(&["doctor", "--fix", "--json"]).current_dir(dir).output().unwrap());
+        let findings = ran.json()["findings"].as_array().unwrap().clone();
+        let of = |what: &str| findings.iter().filter(|found| found["what"] == what).cloned().collect::<Vec<_>>();
+        let shown: Vec<_> = of("repository").iter().map(|found| found["level"].clone()).collect();
+        assert_eq!(shown, ["ok", "ok"], "{ran}");
+        assert!(of("leftovers").iter().all(|found| found["message"] == "none"), "{ran}");
+    }
+    assert_eq!((worktrees(), before), (2, 2), "the session's worktree is there");
+}
+
+#[test]
+fn records_in_another_repo_are_told() {
+    let env = TestEnv::with_two_repos();
+    env.configure(&format!("{TWO}record: {{repo: web}}\n"));
+    env.run(&graph("one", &(tool("work", "echo 1 > app/one") + "start -> work -> exit")), &[]).expect(0);
+    env.configure(TWO);
+    env.pleach(&["status"]).expect(0).warns("records-elsewhere").naming("`record.repo: web`");
+}
+
+#[test]
 fn the_record_is_where_the_settings_say() {
     let env = TestEnv::with_two_repos();
     env.configure(&format!("{TWO}record: {{repo: web}}\n"));

@@ -68,6 +68,7 @@ codes! {
     PushFailed "push-failed" "a push failed; the work goes on and is pushed later"
     RecordsAsBranches "records-as-branches" "a remote refuses the refs of records, which are branches there"
     PushedBeside "pushed-beside" "a remote has other commits on a session's branch, which is pushed beside it"
+    RecordsElsewhere "records-elsewhere" "the records of sessions are in another repository than the settings say"
     RecordsNotPushed "records-not-pushed" "records are not pushed, so no other machine can continue the session"
 
     // Worktrees.
