@@ -6,7 +6,7 @@ use pleach::engine::merging::{
 use pleach::git::{Durability, Repo};
 use pleach::merge::{ConflictHunk, Resolution, Tier};
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use super::merge_check::{files, repository, write};
 use super::tiers::{Conflicted, person, shown};
@@ -167,7 +167,8 @@ fn recording_and_resolving_again_gives_the_same_file() {
     let text = move || proptest::collection::vec(line(), 0..4).prop_map(|lines| lines.concat());
     let places = proptest::collection::vec((text(), text(), text(), text()), 1..5);
     let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
-    let ran = TestRunner::new(config).run(&places, |places| {
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let ran = TestRunner::new_with_rng(config, random).run(&places, |places| {
         let of = |side: fn(&(String, String, String, String)) -> &String| {
             let part = |(at, place): (usize, &_)| format!("{}keep {at}\n", side(place));
             places.iter().enumerate().map(part).collect::<String>()
