@@ -28,6 +28,8 @@ pub enum CrashKind {
     IndexUpdate,
     /// A target moved to what was built for it: its ref, and the files of the checkout that has it.
     Landing,
+    /// Refs pushed to a remote.
+    Push,
 }
 
 /// On which side of the write a point lies.
@@ -39,8 +41,14 @@ pub enum CrashSide {
     After,
 }
 
-const KINDS: [CrashKind; 5] =
-    [CrashKind::ObjectWrite, CrashKind::RefSwap, CrashKind::HeadUpdate, CrashKind::IndexUpdate, CrashKind::Landing];
+const KINDS: [CrashKind; 6] = [
+    CrashKind::ObjectWrite,
+    CrashKind::RefSwap,
+    CrashKind::HeadUpdate,
+    CrashKind::IndexUpdate,
+    CrashKind::Landing,
+    CrashKind::Push,
+];
 
 impl fmt::Display for CrashKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,6 +58,7 @@ impl fmt::Display for CrashKind {
             Self::HeadUpdate => "head-update",
             Self::IndexUpdate => "index-update",
             Self::Landing => "landing",
+            Self::Push => "push",
         })
     }
 }

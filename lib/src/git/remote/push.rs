@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use super::push_report::{PushReport, parse};
 use super::transport::{Direction, RemoteError, call, failed, words};
 use super::url::RemoteUrl;
+use crate::git::crash::{self, CrashKind, CrashSide};
 use crate::git::program::GitOutput;
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -27,10 +28,12 @@ const NOT_ATOMIC: &str = "does not support --atomic";
 
 /// Pushes refs to a remote. An error is one that no ref had a say in: it cannot be reached, or does not answer.
 pub fn push(repo: &Repo, remote: &RemoteUrl, refs: &[PushRef], cancel: &Cancel) -> Result<PushReport, RemoteError> {
+    crash::point(CrashKind::Push, CrashSide::Before);
     let mut finished = push_once(repo, remote, refs, true, cancel)?;
     if finished.code != Some(0) && finished.stderr.contains(NOT_ATOMIC) {
         finished = push_once(repo, remote, refs, false, cancel)?;
     }
+    crash::point(CrashKind::Push, CrashSide::After);
     let report = PushReport {
         refs: parse(&String::from_utf8_lossy(&finished.stdout)),
         words: remote.scrub(&words(&finished.stderr)),
