@@ -379,3 +379,27 @@ fn names_of_tests_have_at_most_ten_words() {
     let long: Vec<String> = test_names().into_iter().filter(|name| words(name) > 10).collect();
     assert!(long.is_empty(), "{long:#?}");
 }
+
+/// The packages that building takes, each with the features it is built with.
+#[expect(clippy::disallowed_methods, reason = "the test asks cargo")]
+fn built_with(of: &[&str]) -> BTreeSet<String> {
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p} {f}"]).args(of);
+    let output = cargo.current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{cargo:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("package names are UTF-8");
+    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+/// `cargo run` and then `cargo test` is what a newcomer types: a feature that only the tests switch on has the crate, and
+/// all that is built on it, built once more.
+#[test]
+fn tests_build_no_dependency_twice() {
+    let program = built_with(&["--package", "pleach-cli", "--edges", "normal,build"]);
+    let tests = built_with(&["--workspace", "--edges", "normal,build,dev"]);
+    let again: Vec<&String> = program.difference(&tests).collect();
+    assert!(again.is_empty(), "built with other features for the tests: {again:#?}");
+    let alone = built_with(&["--package", "pleach", "--edges", "normal,build,dev"]);
+    let again: Vec<&String> = alone.difference(&tests).collect();
+    assert!(again.is_empty(), "built with other features for the tests of the library alone: {again:#?}");
+}
