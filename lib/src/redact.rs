@@ -137,13 +137,18 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         || (*last == "KEY" && before.last().is_some_and(|part| SECRET_KEYS.contains(part)))
 }
 
-/// Knows shapes and no values.
-static SHAPES_ALONE: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", ""); 0]));
+/// Knows shapes and no values. Patterns are built when the first text is looked at, and once: that takes longer than most
+/// of what a short command does.
+static SHAPES_ALONE: LazyLock<Arc<KnownSecrets>> = LazyLock::new(|| Arc::new(KnownSecrets::new(BTreeMap::new())));
+static MARKS: LazyLock<Regex> = LazyLock::new(|| Regex::new(MARK).expect("a constant pattern"));
+static ESCAPES: LazyLock<Regex> = LazyLock::new(|| Regex::new(ESCAPE).expect("a constant pattern"));
 
 /// Whether a variable of this value holds a secret, judged by the value alone: a token of a known shape, or an address with
 /// a password in it. A path is none, whatever its directories are called.
 pub(crate) fn is_secret_value(value: &str) -> bool {
-    !value.starts_with('/') && (SHAPES_ALONE.name_in(value).is_some() || LOGIN.is_match(value))
+    // Most values have nothing a login has, and need no pattern built.
+    let may_be_login = || value.contains(|c: char| matches!(c, '@' | '=') || c.is_whitespace());
+    !value.starts_with('/') && (SHAPES_ALONE.name_in(value).is_some() || may_be_login() && LOGIN.is_match(value))
 }
 
 /// What is a login where it is all there is, though in the middle of a text it may be anything: a proxy's without
@@ -223,7 +228,8 @@ impl Redactor {
     pub fn new<N: Into<String>, V: Into<String>>(secret_values: impl IntoIterator<Item = (N, V)>) -> Self {
         let mut names = BTreeMap::new();
         secret_values.into_iter().for_each(|(name, value)| add(&mut names, &name.into(), &value.into()));
-        Self(Arc::new(RwLock::new(Arc::new(KnownSecrets::new(names)))))
+        let known = if names.is_empty() { Arc::clone(&SHAPES_ALONE) } else { Arc::new(KnownSecrets::new(names)) };
+        Self(Arc::new(RwLock::new(known)))
     }
 
     /// Takes out this value too from now on, for all clones.
@@ -282,8 +288,6 @@ fn add(names: &mut BTreeMap<String, String>, name: &str, value: &str) {
 #[derive(Debug)]
 struct KnownSecrets {
     pattern: Regex,
-    marks: Regex,
-    escape: Regex,
     /// What each value is called.
     names: BTreeMap<String, String>,
 }
@@ -305,8 +309,7 @@ impl KnownSecrets {
             .size_limit(64 << 20)
             .build()
             .expect("escaped literals and our own constant patterns make a valid expression");
-        let constant = |pattern| Regex::new(pattern).expect("a constant pattern");
-        Self { pattern, marks: constant(MARK), escape: constant(ESCAPE), names }
+        Self { pattern, names }
     }
 
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
@@ -355,7 +358,7 @@ impl KnownSecrets {
     }
 
     fn name_in(&self, text: &str) -> Option<String> {
-        self.marks.split(text).find_map(|gap| self.find(gap, 0)).map(|(_, name)| name.to_owned())
+        MARKS.split(text).find_map(|gap| self.find(gap, 0)).map(|(_, name)| name.to_owned())
     }
 
     /// One pass over the text between the marks that are there already; `None` when nothing was found.
@@ -366,7 +369,7 @@ impl KnownSecrets {
         let mut out = String::with_capacity(text.len());
         let mut changed = false;
         let mut end = 0;
-        let marks = self.marks.find_iter(text).map(|mark| mark.range());
+        let marks = MARKS.find_iter(text).map(|mark| mark.range());
         for mark in marks.chain(std::iter::once(text.len()..text.len())) {
             let gap = &text[end..mark.start];
             let mut done = 0;
@@ -407,7 +410,7 @@ impl KnownSecrets {
 
     fn ends_in_escape(&self, text: &str) -> bool {
         let from = (text.len().saturating_sub(LONGEST_ESCAPE)..text.len()).find(|at| text.is_char_boundary(*at));
-        from.is_some_and(|from| self.escape.is_match(&text[from..]))
+        from.is_some_and(|from| ESCAPES.is_match(&text[from..]))
     }
 }
 
@@ -743,8 +746,7 @@ mod tests {
             let once = redactor.text(&text).into_owned();
             prop_assert_eq!(&redactor.text(&once), &once);
             for (name, value) in values.iter().filter(|(name, value)| is_secret(name, value.trim()) && !is_plain(value.trim())) {
-                let known = redactor.known();
-                let gaps = known.marks.split(&once);
+                let gaps = MARKS.split(&once);
                 prop_assert!(gaps.into_iter().all(|gap| !gap.contains(value.trim())), "{name}={value} in {once}");
             }
         }
