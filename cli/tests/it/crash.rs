@@ -202,35 +202,34 @@ fn a_crash_is_survived_on_a_disk() {
 
 #[test]
 fn no_commit_is_lost_by_a_crash_at_the_end() {
-    for (command, code) in [("echo 1 > one", 0), ("echo 1 > one; exit 3", 1)] {
+    // What is there after one swap is there before the next.
+    for (command, code, when) in [("echo 1 > one", 0, "before"), ("echo 1 > one; exit 3", 1, "after")] {
         let dot = graph("one", &(tool("work", command) + "start -> work -> exit"));
-        for when in ["before", "after"] {
-            let mut died = 0;
-            loop {
-                let env = TestEnv::with_repo();
-                env.write("one.dot", &dot);
-                let point = format!("ref-swap:{when}:{}", died + 1);
-                let mut run = env.command(&["-y", "run", "../one.dot"]);
-                let ran = run.env("PLEACH_CRASH", &point).output().expect("pleach starts");
-                if ran.status.code() == Some(code) {
-                    break;
-                }
-                died += 1;
-                match env.sessions().as_slice() {
-                    [] => env.pleach(&["-y", "run", "../one.dot"]).expect(code),
-                    // One that has ended says so, and its branch has come up.
-                    [sid] => {
-                        let ran = env.pleach(&["-y", "resume", sid]);
-                        assert!(ran.code == code || ran.code == 2, "after dying at {point}: {ran}");
-                        ran
-                    }
-                    many => panic!("more than one session: {many:?}"),
-                };
-                assert_eq!(env.committed("one"), "1", "after dying at {point}");
-                env.assert_no_process_left();
+        let mut died = 0;
+        loop {
+            let env = TestEnv::with_repo();
+            env.write("one.dot", &dot);
+            let point = format!("ref-swap:{when}:{}", died + 1);
+            let mut run = env.command(&["-y", "run", "../one.dot"]);
+            let ran = run.env("PLEACH_CRASH", &point).output().expect("pleach starts");
+            if ran.status.code() == Some(code) {
+                break;
             }
-            assert!(died > 3, "{command}: {died} points");
+            died += 1;
+            match env.sessions().as_slice() {
+                [] => env.pleach(&["-y", "run", "../one.dot"]).expect(code),
+                // One that has ended says so, and its branch has come up.
+                [sid] => {
+                    let ran = env.pleach(&["-y", "resume", sid]);
+                    assert!(ran.code == code || ran.code == 2, "after dying at {point}: {ran}");
+                    ran
+                }
+                many => panic!("more than one session: {many:?}"),
+            };
+            assert_eq!(env.committed("one"), "1", "after dying at {point}");
+            env.assert_no_process_left();
         }
+        assert!(died > 3, "{command}: {died} points");
     }
 }
 

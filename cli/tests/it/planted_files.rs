@@ -37,9 +37,34 @@ impl World {
     /// A run of one tool.
     #[track_caller]
     fn tool(&self, command: &str) -> Ran {
-        let node = tool("work", &format!("{G}; {command}")).replace("[shape", "[timeout=\"20s\", shape");
-        self.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
+        self.tools(&[&format!("{command}; echo 1 > one")])
+    }
+
+    /// A run of one tool after another in the same worktree, however each ends. Each also writes a file of its number.
+    #[track_caller]
+    fn tools(&self, commands: &[&str]) -> Ran {
+        let mut body = String::from("start -> work0\n");
+        for (number, command) in commands.iter().enumerate() {
+            let node = tool(&format!("work{number}"), &format!("{G}; {command}; echo {number} > done{number}"));
+            body.push_str(&node.replace("[shape", "[timeout=\"20s\", shape"));
+            if number + 1 < commands.len() {
+                let next = number + 1;
+                body.push_str(&format!(
+                    "work{number} -> work{next} work{number} -> work{next} [condition=\"outcome=fail\"]\n"
+                ));
+            }
+        }
+        body.push_str(&format!("work{} -> exit", commands.len() - 1));
+        self.env.write("planted.dot", graph("planted", &body));
         self.pleach(&["run", "../planted.dot", "-y"])
+    }
+
+    /// What the files of the tools have, in their order.
+    #[track_caller]
+    fn assert_all_done(&self, commands: &[&str], ran: &Ran) {
+        for (number, command) in commands.iter().enumerate() {
+            assert_eq!(self.env.committed(&format!("done{number}")), number.to_string(), "{command}: {ran}");
+        }
     }
 
     /// A run that one tool kills, resumed. The tool is not bound, or it could not.
@@ -93,7 +118,7 @@ fn admin_dir(env: &TestEnv) -> PathBuf {
 
 #[test]
 fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
-    for plant in [
+    let plants = [
         "ln -sf ~/mine $G/gitdir",
         "rm $G/commondir; ln -s $R/.git/config $G/commondir",
         "rm $G/HEAD; ln -s ~/mine $G/HEAD",
@@ -106,23 +131,22 @@ fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
         "ln -sf ~/mine $G/MERGE_HEAD; ln -s ~/proj $G/rebase-merge",
         "ln -s ~/mine $G/config.worktree; ln -s ~/mine $G/pleach-set-up.new",
         "rm $G/HEAD; mkdir -p $G/refs/worktree; ln -s ~/mine $G/refs/worktree/x; echo 'ref: refs/worktree/x' > $G/HEAD",
-    ] {
-        let world = World::new();
-        let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
-        world.assert_untouched(&ran);
-        assert!(ran.stdout.contains("-main/"), "{plant}: what was planted is named: {ran}");
-        assert_eq!(world.env.committed("one"), "1", "{plant}");
-        let sid = world.env.session();
-        let ran = world.pleach(&["resume", &sid, "-y"]);
-        world.assert_untouched(&ran);
-        let ran = world.pleach(&["rm", "--force", &sid]).expect(0);
-        world.assert_untouched(&ran);
-    }
+    ];
+    let world = World::new();
+    let ran = world.tools(&plants).expect(1);
+    world.assert_untouched(&ran);
+    world.assert_all_done(&plants, &ran);
+    assert!(ran.stdout.matches("-main/").count() >= plants.len(), "what was planted is named: {ran}");
+    let sid = world.env.session();
+    let ran = world.pleach(&["resume", &sid, "-y"]);
+    world.assert_untouched(&ran);
+    let ran = world.pleach(&["rm", "--force", &sid]).expect(0);
+    world.assert_untouched(&ran);
 }
 
 #[test]
 fn an_invalid_head_is_restored() {
-    for plant in [
+    let plants = [
         ": > $G/HEAD",
         "echo 'ref: refs/heads/../../x' > $G/HEAD",
         "echo 'ref: x y' > $G/HEAD",
@@ -148,21 +172,18 @@ fn an_invalid_head_is_restored() {
             | git hash-object -t commit -w --stdin --literally); \
             C=$(git cat-file commit HEAD | sed \"s/^author/parent $C\\n&/\" | git hash-object -t commit -w --stdin); \
             echo $C > $G/HEAD",
-    ] {
-        let world = World::new();
-        let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
-        world.assert_untouched(&ran);
-        assert!(
-            ran.stdout.contains("/HEAD (it named no complete commit, or one that is too large)"),
-            "{plant}: what was planted is named: {ran}"
-        );
-        assert_eq!(world.env.committed("one"), "1", "{plant}");
-        let (worktree, branch) = (world.env.worktree(), world.env.branch());
-        assert_eq!(world.env.git_in(&worktree, &["rev-parse", "HEAD"]), world.env.git(&["rev-parse", &branch]));
-        assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "", "{plant}");
-        world.env.git(&["fsck", "--connectivity-only", "--no-dangling"]);
-        world.pleach(&["rm", "--force", &world.env.session()]).expect(0);
-    }
+    ];
+    let world = World::new();
+    let ran = world.tools(&plants).expect(1);
+    world.assert_untouched(&ran);
+    world.assert_all_done(&plants, &ran);
+    let named = "/HEAD (it named no complete commit, or one that is too large)";
+    assert_eq!(ran.stdout.matches(named).count(), plants.len(), "what was planted is named: {ran}");
+    let (worktree, branch) = (world.env.worktree(), world.env.branch());
+    assert_eq!(world.env.git_in(&worktree, &["rev-parse", "HEAD"]), world.env.git(&["rev-parse", &branch]));
+    assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "");
+    world.env.git(&["fsck", "--connectivity-only", "--no-dangling"]);
+    world.pleach(&["rm", "--force", &world.env.session()]).expect(0);
 }
 
 #[test]
@@ -192,11 +213,7 @@ fn settings_of_the_worktree_are_restored() {
                 world.env.git(&["config", "--worktree", "x.y", "mine"]);
             }
             let before = Checkout::of(&world.env, &world.env.repo_path());
-            let ran = if is_killed {
-                world.killed(plant).expect(0)
-            } else {
-                world.tool(&format!("{plant}; echo 1 > one")).expect(1)
-            };
+            let ran = if is_killed { world.killed(plant).expect(0) } else { world.tool(plant).expect(1) };
             before.assert_unchanged(&world.env, &world.env.repo_path());
             let said = if is_killed { &ran.stderr } else { &ran.stdout };
             assert!(said.contains("-main/config.worktree"), "{plant}: it is named: {ran}");
@@ -229,7 +246,7 @@ fn a_per_process_repository_path_is_repaired() {
             world.env.configure("worktrees: {exclude: [old/]}\n");
             world.killed(plant).expect(0);
         } else {
-            let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
+            let ran = world.tool(plant).expect(1);
             assert!(ran.stdout.contains("-main/commondir"), "it is named: {ran}");
         }
         let (admin, worktree) = (admin_dir(&world.env), world.env.worktree());
@@ -301,7 +318,7 @@ fn open_files_of_the_parent_are_not_inherited() {
 
 #[test]
 fn a_pipe_without_writer_is_not_waited_for() {
-    for plant in [
+    let plants = [
         "mkfifo .gitignore",
         "mkfifo .gitattributes",
         "mkdir -p new/deep; mkfifo new/deep/.gitignore new/.gitattributes; echo x > new/deep/x; echo x > new/x",
@@ -317,20 +334,20 @@ fn a_pipe_without_writer_is_not_waited_for() {
         "mkfifo $G/config.worktree $G/locked",
         "mkfifo ~/pipe $TMPDIR/pipe; ln -sf $TMPDIR/pipe $G/gitdir",
         "mkdir -p $G/refs/worktree; mkfifo $G/refs/worktree/x; echo 'ref: refs/worktree/x' > $G/HEAD",
-    ] {
-        let world = World::new();
-        let ran = world.tool(&format!("{plant}; echo 1 > one"));
-        assert!(ran.code <= 1, "{plant}: {ran}");
-        world.assert_untouched(&ran);
-        assert_eq!(world.env.committed("one"), "1", "{plant}: {ran}");
-        let said = format!("{}{}", ran.stdout, ran.stderr);
-        let named = ["gitignore", "gitattributes", "gitmodules", "status", "/.git", "-main/"];
-        assert!(named.iter().any(|name| said.contains(name)), "{plant}: {ran}");
-        let sid = world.env.session();
-        world.pleach(&["resume", &sid, "-y"]);
-        world.pleach(&["status"]).expect(0);
-        world.pleach(&["rm", "--force", &sid]).expect(0);
+    ];
+    let world = World::new();
+    let ran = world.tools(&plants);
+    assert!(ran.code <= 1, "{ran}");
+    world.assert_untouched(&ran);
+    world.assert_all_done(&plants, &ran);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    for name in ["gitignore", "gitattributes", "gitmodules", "status", "/.git", "-main/"] {
+        assert!(said.contains(name), "{name}: {ran}");
     }
+    let sid = world.env.session();
+    world.pleach(&["resume", &sid, "-y"]);
+    world.pleach(&["status"]).expect(0);
+    world.pleach(&["rm", "--force", &sid]).expect(0);
 }
 
 #[test]

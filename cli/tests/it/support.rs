@@ -107,6 +107,15 @@ impl TestEnv {
         env
     }
 
+    /// Another world with the same files, for what begins many times at the same point.
+    #[expect(clippy::disallowed_methods, reason = "one program copies links, modes and times as they are")]
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        let done = Command::new("cp").arg("-a").args([&self.root.join("."), &copy.root]).status();
+        assert!(done.expect("cp is there").success());
+        copy
+    }
+
     /// Has pleach wait but a moment for what is in its way, in a test where that stays there.
     pub fn be_impatient(&self) {
         self.is_impatient.set(true);
@@ -280,16 +289,24 @@ impl TestEnv {
 
     /// Session ids look like words, so they are taken from the refs rather than guessed from the text.
     fn learn_sessions(&self) {
-        let repo = self.repo_path();
-        // A test may be about a repository that is gone.
-        if !repo.join(".git").is_file() && !["HEAD", ".git/HEAD"].iter().any(|head| repo.join(head).exists()) {
-            return;
-        }
-        let refs = self.git_in(&repo, &["for-each-ref", "--format=%(refname)", "refs/pleach/sessions/"]);
+        let dir = self.repo_path().join(".git");
+        let git = match dir.is_file() {
+            true => PathBuf::from(self.git(&["rev-parse", "--path-format=absolute", "--git-common-dir"])),
+            false => [dir, self.repo_path()].into_iter().find(|dir| dir.join("HEAD").exists()).unwrap_or_default(),
+        };
+        // Read here, for a thousand tests would start git after each of their commands.
+        let loose = fs::read_dir(git.join("refs/pleach/sessions")).into_iter().flatten().flatten();
+        let has_refs = |dir: &fs::DirEntry| fs::read_dir(dir.path()).is_ok_and(|mut refs| refs.next().is_some());
+        let mut refs: Vec<String> =
+            loose.filter(has_refs).filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let packed = fs::read_to_string(git.join("packed-refs")).unwrap_or_default();
+        let names = packed.lines().filter_map(|line| line.split_once(" refs/pleach/sessions/"));
+        refs.extend(names.filter_map(|(_, name)| name.split('/').next().map(str::to_owned)));
+        refs.sort();
         let mut known = self.sessions.borrow_mut();
-        for sid in refs.lines().filter_map(|name| name.split('/').nth(3)) {
-            if !known.iter().any(|seen| seen == sid) {
-                known.push(sid.to_owned());
+        for sid in refs {
+            if !known.contains(&sid) {
+                known.push(sid);
             }
         }
     }

@@ -86,8 +86,8 @@ fn end(queue: &Queue) -> End {
     End { tree: queue.env.git(&["rev-parse", "main^{tree}"]), states, merged }
 }
 
-fn expected(branches: usize) -> End {
-    let queue = queue(branches);
+fn expected(queue: &Queue, branches: usize) -> End {
+    let queue = copy(queue);
     queue.env.pleach(&PROCESS).expect(1);
     let end = end(&queue);
     for number in 0..branches {
@@ -99,9 +99,14 @@ fn expected(branches: usize) -> End {
     end
 }
 
-/// Works the queue, dying at a crash point, then again until it is through. Returns whether it died.
-fn crash_at(point: &str, branches: usize, expected: &End) -> bool {
-    let queue = queue(branches);
+/// The same queue in a world of its own.
+fn copy(queue: &Queue) -> Queue {
+    Queue { env: queue.env.copy() }
+}
+
+/// Works a queue, dying at a crash point, then again until it is through. Returns whether it died.
+fn crash_at(point: &str, queue: &Queue, expected: &End) -> bool {
+    let queue = copy(queue);
     let ran = queue.env.command(&PROCESS).env("PLEACH_CRASH", point).output().expect("pleach starts");
     if ran.status.code() == Some(1) {
         return false;
@@ -124,11 +129,12 @@ fn assert_tested(env: &TestEnv, point: &str) {
 
 #[test]
 fn every_kind_of_crash_point_of_a_queue() {
-    let expected = expected(11);
+    let queue = queue(11);
+    let expected = expected(&queue, 11);
     let points =
         ["object-write:before:40", "ref-swap:after:6", "landing:before:2", "landing:after:1", "index-update:after:2"];
     for point in points {
-        assert!(crash_at(point, 11, &expected), "the queue never came to {point}");
+        assert!(crash_at(point, &queue, &expected), "the queue never came to {point}");
     }
 }
 
@@ -139,15 +145,16 @@ fn every_kind_of_crash_point_of_a_queue() {
 fn sweep() {
     let every =
         std::env::var("SWEEP_EVERY").expect("the sweep says how many points it tries").parse().expect("a number");
-    let expected = expected(50);
     let queue = queue(50);
-    let trace = queue.env.root().join("trace");
-    queue.env.command(&PROCESS).env("PLEACH_CRASH_TRACE", &trace).output().expect("pleach starts");
-    let total = queue.env.read("trace").lines().count();
+    let expected = expected(&queue, 50);
+    let traced = copy(&queue);
+    let trace = traced.env.root().join("trace");
+    traced.env.command(&PROCESS).env("PLEACH_CRASH_TRACE", &trace).output().expect("pleach starts");
+    let total = traced.env.read("trace").lines().count();
     let (mut died, mut tried) = (0, 0);
     for number in (1..=total).step_by(every) {
         tried += 1;
-        died += usize::from(crash_at(&format!("any:{number}"), 50, &expected));
+        died += usize::from(crash_at(&format!("any:{number}"), &queue, &expected));
         if tried % 25 == 0 {
             println!("{number} of {total} points");
         }
