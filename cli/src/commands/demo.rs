@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::config::{AgentChoice, Config};
+use pleach::config::Config;
 use pleach::engine::{SessionRepo, StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::{self, Repo};
@@ -60,7 +60,6 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let search = Search::from(&dir, Some(&dir.join("pleach.yaml")));
     let settings = settings::load(globals.environment.clone(), &search)?;
     let config: &Config = &settings.resolved.config;
-    debug_assert_eq!(config.agent_of(None), Ok(AgentChoice::Builtin));
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
     let pipeline = check_pipeline(globals, &file, BTreeMap::new(), config)?.pipeline;
     let built = build(globals, &settings, config, Answers::default())?;

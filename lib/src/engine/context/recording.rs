@@ -157,7 +157,7 @@ pub(in crate::engine) fn repair_record(context: &mut Context) -> Result<Option<S
 }
 
 fn write(context: &mut Context, mut writers: Writers, mut batch: Batch, tips: &Snapshot) -> Result<(), Error> {
-    debug_assert!(context.pending.is_none(), "records are written in the order in which they were folded");
+    assert!(context.pending.is_none(), "records are written in the order in which they were folded");
     context.events_since_state += batch.events.len();
     let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
     if at_checkpoint && context.events_since_state > KEEP_STATE_AFTER.max(context.kept_state_bytes / STATE_PER_EVENT) {
