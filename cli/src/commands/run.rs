@@ -96,8 +96,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         None => inputs,
         Some(prompt) => prompt::inputs(prompt, starts[0].at.commit, inputs),
     };
-    let Runnable { pipeline, diagnostics } =
-        check_pipeline(globals, &file, inputs.clone(), &settings.resolved.config)?;
+    let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), &settings.resolved.config)?;
     choose_agent(&mut settings, &pipeline)?;
     let config = &settings.resolved.config;
     check_answers(&[&pipeline], None, &answers)?;

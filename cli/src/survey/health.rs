@@ -144,9 +144,7 @@ pub fn no_agent(chosen: Result<&str, Failure>) -> Finding {
     let name = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
     let (means, fix) = match chosen {
         Ok(agent) => (format!("prompts and pipelines use `{agent}`, task trees need one"), name.to_owned()),
-        Err(failure) => {
-            ("nothing that needs one can run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned()))
-        }
+        Err(failure) => ("nothing that needs one can run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned())),
     };
     Finding::warn("agent", format!("no agent is configured: {means}"), fix)
 }

@@ -243,9 +243,8 @@ fn require_agent<P: Borrow<Pipeline>>(
     pipelines: impl IntoIterator<Item = P>,
 ) -> Result<(), Failure> {
     let config = &settings.resolved.config;
-    let pretends = |name: Option<&str>| {
-        matches!(config.agent_of(name), Ok(AgentChoice::Simulation) | Err(InvalidAgent::Unset))
-    };
+    let pretends =
+        |name: Option<&str>| matches!(config.agent_of(name), Ok(AgentChoice::Simulation) | Err(InvalidAgent::Unset));
     for pipeline in pipelines {
         let Some(node) = pipeline.borrow().agent_nodes().find(|node| pretends(node.agent.as_deref())) else { continue };
         // Whoever works the run would work the node as well, were it not for the name.

@@ -67,7 +67,6 @@ fn a_task_has_a_limit_in_tokens_as_well() {
     let said = "3 of 3 tokens (`budget.per_task_tokens`)";
     assert!(matches!(ran.failed(), ("T001", 3, why) if why.contains(said)), "{ran}");
     assert_eq!(calls(&stops), owned(&[("T001", 3)]));
-
 }
 
 #[test]

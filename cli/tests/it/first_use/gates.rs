@@ -165,7 +165,8 @@ fn n11_a_timeout_without_a_default_pauses_at_a_terminal() {
 /// A command that waits at a gate, a question about what it did, and a command if the answer is yes.
 fn deploys(gate: &Gate) -> String {
     let body = tool("build", &gate.command()) + &tool("deploy", "echo deployed > log");
-    let ways = "start -> build -> ask  ask -> deploy [label=\"[Y] Yes\"]  ask -> exit [label=\"[N] No\"]  deploy -> exit";
+    let ways =
+        "start -> build -> ask  ask -> deploy [label=\"[Y] Yes\"]  ask -> exit [label=\"[N] No\"]  deploy -> exit";
     graph("deploys", &format!("{body} ask [shape=hexagon, label=\"Deploy it?\"] {ways}"))
 }
 

@@ -177,7 +177,10 @@ fn pipelines_find_their_agent_as_prompts_do() {
     bare.install("claude", "2.1.325 (Claude Code)");
     let planned = bare.with_key("ANTHROPIC_API_KEY", &["--json", "run", "../hello.dot", "--dry-run"]).expect(0);
     planned.does_not_warn("simulation");
-    assert!(planned.json()["nodes"].as_array().expect("nodes").iter().any(|node| node["agent"] == "claude"), "{planned}");
+    assert!(
+        planned.json()["nodes"].as_array().expect("nodes").iter().any(|node| node["agent"] == "claude"),
+        "{planned}"
+    );
     bare.install("codex", "codex-cli 0.166.0");
     bare.pleach(&run).expect(2).fails_with("agent-ambiguous");
     // It is simulated where that is asked for, by a flag or by the settings.
@@ -205,7 +208,10 @@ fn n20_init_marks_guesses_and_ends_with_a_prompt() {
     assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
     bare.install("codex", "codex-cli 0.166.0");
     let ran = bare.pleach(&["doctor"]).expect(7);
-    assert!(ran.stdout.contains("no agent is configured: prompts and pipelines use `codex`, task trees need one\n"), "{ran}");
+    assert!(
+        ran.stdout.contains("no agent is configured: prompts and pipelines use `codex`, task trees need one\n"),
+        "{ran}"
+    );
     bare.install("cargo", "cargo 1.95.0");
     let ran = bare.pleach(&["doctor"]).expect(0);
     assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");

@@ -276,7 +276,8 @@ fn n26_json_gives_diagnostics_and_usage_errors() {
 #[test]
 fn simulations_of_earlier_versions_can_be_resumed() {
     let env = TestEnv::with_repo();
-    let body = "ask [shape=hexagon, label=\"Go?\"] code [prompt=Work] start -> ask  ask -> code [label=Yes]  code -> exit";
+    let body =
+        "ask [shape=hexagon, label=\"Go?\"] code [prompt=Work] start -> ask  ask -> code [label=Yes]  code -> exit";
     env.run(&graph("pretends", body), &[]).expect(4);
     // They did not record who worked then.
     env.rewrite_record(&env.repo_path(), &env.session(), "s/\"agent\": *\"simulation\",\\?//");
