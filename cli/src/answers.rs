@@ -1,7 +1,6 @@
 //! Answers to gates: given beforehand, or asked for at the terminal.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -122,12 +121,8 @@ impl Interviewer for Console {
             let mut asking = say::asking();
             let mut text = format!("\n{}", question::asked(&self.globals, question));
             loop {
-                if asking.write_all(format!("{text}> ").as_bytes()).is_err() {
-                    return GateAnswer::Nobody;
-                }
-                let Some(line) = lines.next().await.ok().filter(|line| !line.is_empty()) else {
-                    return GateAnswer::Nobody;
-                };
+                let line = lines.ask(&mut asking, &format!("{text}> ")).await;
+                let Some(line) = line.ok().filter(|line| !line.is_empty()) else { return GateAnswer::Nobody };
                 match question.answer(&line, CONSOLE) {
                     GateAnswer::None { why: NoChoice::Ambiguous { fitting, .. }, .. } => {
                         text = format!("this could be: {fitting}\n");
@@ -149,8 +144,7 @@ impl Interviewer for Console {
             }
             let mut lines = stdin_lines::lines().await;
             let mut asking = say::asking();
-            asking.write_all(b"comment for the next node (Enter for none)> ").ok()?;
-            let line = lines.next().await.ok()?;
+            let line = lines.ask(&mut asking, "comment for the next node (Enter for none)> ").await.ok()?;
             Some(line.trim().to_owned()).filter(|comment| !comment.is_empty())
         })
     }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::agent::{CliAgent, Roster};
-use pleach::config::Config;
+use pleach::config::{Config, InvalidAgent};
 use pleach::engine::{Engine, Question};
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, ContextId};
@@ -27,6 +27,7 @@ use crate::place::{Place, Places};
 use crate::render::Source;
 use crate::session::SIMULATED;
 use crate::settings::Settings;
+use crate::survey::agents::default_agent;
 use crate::trust::TerminalTruster;
 
 /// A pipeline that can be run.
@@ -139,6 +140,16 @@ fn is_made_of(names: &BTreeSet<String>, text: &str) -> bool {
 fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
     let gates = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
     gates.map(|gate| Question::of(pipeline, gate, 1))
+}
+
+/// Gives a run its agent where some of its nodes have none.
+pub fn choose_agent(settings: &mut Settings, pipeline: &Pipeline) -> Result<(), Failure> {
+    let config = &settings.resolved.config;
+    let lacks_agent = |node: &Node| config.agent_of(node.agent.as_deref()) == Err(InvalidAgent::Unset);
+    if pipeline.agent_nodes().any(lacks_agent) {
+        settings.resolved.config.agent = default_agent(settings)?.parse().ok();
+    }
+    Ok(())
 }
 
 /// A node without a usable agent would end the run there and waste everything before it.

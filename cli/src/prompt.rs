@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pleach::config::{AgentRef, Config};
+use pleach::config::Config;
 use pleach::ids::CommitId;
 use pleach::plan::{PromptTest, pipeline_for_prompt};
 
-use crate::code::Code;
 use crate::failure::Failure;
 use crate::pipeline_file::{PipelineFile, is_pipeline_name};
-use crate::settings::Settings;
-use crate::survey;
-use crate::survey::agents;
 
 /// The file name of the built-in pipeline.
 pub const BUILT_IN: &str = "prompt.dot";
@@ -54,36 +50,6 @@ pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
 pub fn inputs(prompt: &str, base: CommitId, given: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let own = [("goal", prompt.to_owned()), ("base", base.to_string())];
     own.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(given).collect()
-}
-
-/// Gives the run its agent where the settings name none: the only one that is installed, or the built-in one where there
-/// is nothing but a key. A simulated answer to a prompt is of no use to anybody.
-pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
-    if settings.resolved.config.agent.is_some() {
-        return Ok(());
-    }
-    let agent = default_agent(settings)?;
-    settings.resolved.config.agent = agent.parse::<AgentRef>().ok();
-    Ok(())
-}
-
-/// The hint where no agent is installed.
-pub const INSTALL: &str =
-    "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
-
-/// The agent of prompts where the settings name none.
-pub fn default_agent(settings: &Settings) -> Result<&'static str, Failure> {
-    let installed = agents::on_path(&settings.own_environment);
-    match installed.as_slice() {
-        [only] => Ok(only),
-        [] if !survey::keys(&settings.environment).is_empty() => Ok("builtin"),
-        [] => Err(Failure::new(Code::NoAgentInstalled, "no agent is configured, and none is installed").hint(INSTALL)),
-        [first, ..] => {
-            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
-            Err(Failure::new(Code::AgentAmbiguous, message)
-                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
 use pleach::agent::{MessageWriter, Profile, Roster};
-use pleach::config::{AgentSettings, Config};
+use pleach::config::{AgentSettings, Config, Environment};
 use pleach::engine::{
     self, AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Pause, Session, SessionEnded, Supervisor,
     UnmeteredAgent, spawn_session,
@@ -75,10 +75,7 @@ pub fn build(
     };
     let supervisor = Supervisor::new(spawner.clone(), settings.state_dir.clone());
     let engine = Engine {
-        agents: Roster::new(config, providers.clone(), spawner)
-            .with_profiles(profiles(config)?)
-            .with_programs(&settings.environment, program_of_agents("__hook"))
-            .with_tool_server(program_of_agents("__tools")),
+        agents: roster(config, providers.clone(), spawner, &settings.environment)?,
         tiers: settings.merge_tiers(&config.merge),
         budget: Budget::new(config.budget.clone(), &supervisor),
         push: push_settings(config)?,
@@ -105,6 +102,19 @@ pub fn build(
         cancel,
     };
     Ok(EngineHandle { engine: Arc::new(engine), canceller, protection })
+}
+
+/// The agents of a configuration. Those that are programs are looked for, and started, with this environment.
+pub fn roster(
+    config: &Config,
+    providers: Providers,
+    spawner: Spawner,
+    environment: &Environment,
+) -> Result<Roster, Failure> {
+    Ok(Roster::new(config, providers, spawner)
+        .with_profiles(profiles(config)?)
+        .with_programs(environment, program_of_agents("__hook"))
+        .with_tool_server(program_of_agents("__tools")))
 }
 
 /// The sandbox of agents.
@@ -300,9 +310,8 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
     })
 }
 
-/// Said first when no agent is configured; the result says it again.
-pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set \
-                             `agent:` in pleach.yaml or pass --agent";
+/// Said first where the agent is `simulation`; the result says it again.
+pub const SIMULATED: &str = "SIMULATION: agent nodes are simulated, commands run for real";
 
 /// The result of a run, and how to continue.
 fn summary(

@@ -2,10 +2,13 @@
 //!
 //! There is one reader for all questions: a question nobody answered in time must not take the answer to the next one.
 //! It reads a line when somebody waits for it and never ahead, for a program in the background that reads is stopped.
+//! What was typed before a question is there answers no question.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::thread;
 
+use rustix::process::getpgrp;
+use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::oneshot::{Receiver, channel};
 use tokio::sync::{Mutex, MutexGuard};
@@ -25,32 +28,44 @@ pub fn is_possible() -> bool {
 #[derive(Debug)]
 pub struct Lines(MutexGuard<'static, Option<Reading>>);
 
-/// Waits until no other question is open. A late answer to an earlier question is ignored.
+/// Waits until no other question is open.
 pub async fn lines() -> Lines {
-    let mut reading = READING.lock().await;
-    *reading = reading.take().and_then(unread);
-    Lines(reading)
+    Lines(READING.lock().await)
 }
 
 impl Lines {
-    /// The next line, with its end; empty at the end of the input.
-    pub async fn next(&mut self) -> io::Result<String> {
+    /// Asks, and waits for the line typed from then on, with its end; empty at the end of the input.
+    pub async fn ask(&mut self, asking: &mut impl Write, text: &str) -> io::Result<String> {
+        begin(&mut self.0, asking, text)?;
         let line = self.0.get_or_insert_with(read).await;
         *self.0 = None;
         line.unwrap_or_else(|gone| Err(io::Error::other(gone)))
     }
 }
 
-/// One line, for who cannot do anything else meanwhile. As with [`lines`], it counts from now on.
-pub fn line_from_now_on() -> io::Result<String> {
+/// As [`Lines::ask`], for who cannot do anything else meanwhile.
+pub fn ask(asking: &mut (impl Write + Send), text: &str) -> io::Result<String> {
     let wait = || {
         let mut reading = READING.blocking_lock();
-        let line = reading.take().and_then(unread).unwrap_or_else(read).blocking_recv();
+        begin(&mut reading, asking, text)?;
+        let line = reading.take().unwrap_or_else(read).blocking_recv();
         line.unwrap_or_else(|gone| Err(io::Error::other(gone)))
     };
     // In a thread of its own: where futures run, nobody may wait like this.
     let waited = thread::scope(|scope| scope.spawn(wait).join());
     waited.unwrap_or_else(|_| Err(io::Error::other("the reader panicked")))
+}
+
+/// Writes a question once everything typed before it is gone: lines that were read, and what the terminal still holds.
+fn begin(reading: &mut Option<Reading>, asking: &mut impl Write, text: &str) -> io::Result<()> {
+    let terminal = io::stdin();
+    // What is typed while pleach is in the background is for others, and would stop pleach before it has asked.
+    if tcgetpgrp(&terminal).is_ok_and(|front| front == getpgrp()) {
+        let _ = tcflush(&terminal, QueueSelector::IFlush);
+    }
+    *reading = reading.take().and_then(unread);
+    asking.write_all(text.as_bytes())?;
+    asking.flush()
 }
 
 /// A line that is still to come; none where it has come.
@@ -85,12 +100,15 @@ mod tests {
         assert!(unread(reading).is_none(), "nobody reads it any more");
     }
 
-    #[tokio::test]
-    async fn the_next_question_starts_without_it() {
+    #[test]
+    fn the_next_question_starts_without_it() {
         let (sender, reading) = channel();
-        *READING.lock().await = Some(reading);
-        assert!(lines().await.0.is_some(), "the line that is being read is the next one");
+        let (mut reading, mut shown) = (Some(reading), Vec::new());
+        begin(&mut reading, &mut shown, "one? ").expect("a question in memory");
+        assert!(reading.is_some(), "the line that is being read is the next one");
         sender.send(Ok("y\n".to_owned())).expect("somebody waits");
-        assert!(lines().await.0.is_none());
+        begin(&mut reading, &mut shown, "two? ").expect("a question in memory");
+        assert!(reading.is_none());
+        assert_eq!(shown, b"one? two? ");
     }
 }

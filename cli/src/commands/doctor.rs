@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::agent::Roster;
 use pleach::config::Environment;
 use pleach::git::{self, Repo};
 use pleach::llm::Providers;
@@ -16,9 +15,8 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::place::{Place, Places, record_repo};
-use crate::prompt;
 use crate::render::Out;
-use crate::session::{protection, providers};
+use crate::session::{protection, providers, roster};
 use crate::settings::{self, Settings};
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents, orphans};
@@ -85,18 +83,24 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
         findings.push(Finding::error("settings", failure.sentence(), failure.hint.unwrap_or_default()));
         Providers::default()
     });
-    let roster = Roster::new(config, providers, spawner.clone()).with_programs(own, Vec::new());
+    let roster = roster(config, providers, spawner.clone(), own);
     if config.agent.is_none() {
-        findings.push(health::no_agent(prompt::default_agent(&settings)));
+        findings.push(health::no_agent(agents::default_agent(&settings)));
     }
-    findings.extend(runtime.block_on(health::configured(config, &roster, own)));
+    match &roster {
+        Ok(roster) => findings.extend(runtime.block_on(health::configured(config, roster, own))),
+        Err(failure) => {
+            findings.push(Finding::error("settings", failure.sentence(), failure.hint.clone().unwrap_or_default()));
+        }
+    }
     findings.push(health::installed(&installed));
     findings.extend(health::tools(config, own));
     findings.push(health::keys(&survey::keys(&settings.environment)));
     if args.online {
         findings.extend(runtime.block_on(health::online(config, &settings, &spawner)));
     }
-    let alone = roster.configured().is_some_and(|agent| agent.is_ok_and(|agent| agent.needs_network()));
+    let agent = roster.ok().and_then(|roster| roster.configured());
+    let alone = agent.is_some_and(|agent| agent.is_ok_and(|agent| agent.needs_network()));
     let chosen = protection(&settings, config).map_err(|failure| failure.sentence());
     findings.extend(health::temporary(environment, matches!(chosen, Ok(SandboxChoice::On(_)))));
     findings.push(health::sandbox(chosen, alone));

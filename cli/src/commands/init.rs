@@ -19,13 +19,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
-use crate::prompt::INSTALL;
 use crate::render::Out;
 use crate::session::shim_program;
 use crate::settings::{self, PROJECT_FILES, Search};
 use crate::stdin_lines;
 use crate::survey;
-use crate::survey::agents::{self, Installed};
+use crate::survey::agents::{self, INSTALL, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
 
@@ -201,8 +200,8 @@ impl Proposal<'_> {
                 text.push_str(BUDGET);
             }
             None => text.push_str(
-                "\n# Who works. Neither an agent nor a key was found here, so pipelines are simulated and prompts cannot\n\
-                 # run until one is named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.\n# agent: claude\n",
+                "\n# Who works. Neither an agent nor a key was found here, so nothing that needs one can run until one is\n\
+                 # named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.\n# agent: claude\n",
             ),
         }
         if let Some((from, command)) = self.setup {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::{Config, Precedence, Resolved, Source};
+use pleach::config::{AgentChoice, Config, Precedence, Resolved, Source};
 use pleach::engine::{
     Copy, Session, SessionStatus, Summary, WorktreeOwner, recorded_pipeline, resume_session, wait_for_orphans,
 };
@@ -85,8 +85,12 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
     check_answers(&[&pipeline], None, &answers)?;
     let search = Search::from(&globals.dir, globals.config.as_deref());
-    let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
+    let mut resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
+    if history.started.simulated {
+        // Older records have no agent then.
+        resolved.config.agent.get_or_insert(AgentChoice::Simulation.into());
+    }
     refuse_unknown_agent(&id, &resolved.config)?;
     let settings = settings::Settings { resolved, ..local };
     let places = Places::of_session(place, &history.started, &settings)?;

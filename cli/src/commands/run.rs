@@ -22,8 +22,8 @@ use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
 use crate::place::{Place, Places};
 use crate::preflight::{
-    Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, check_repos, require_trust,
-    warn_of_dirty_files, warn_of_skipped, warn_simulated,
+    Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, check_repos, choose_agent,
+    require_trust, warn_of_dirty_files, warn_of_skipped, warn_simulated,
 };
 use crate::prompt;
 use crate::remotes::{SessionStart, clone_missing, fetched_starts, local_starts, warn_of_unpushed_records};
@@ -78,10 +78,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let file = match prompt {
         None => PipelineFile::read_given(&args.file, &path)
             .map_err(|failure| prompt::with_prompt_hint(&args.file, &path, failure))?,
-        Some(prompt) => {
-            prompt::choose_agent(&mut settings)?;
-            prompt::pipeline(prompt, &settings.resolved.config)
-        }
+        Some(prompt) => prompt::pipeline(prompt, &settings.resolved.config),
     };
     // A repository that is given by its path is taken as it is.
     let is_as_it_is = args.dry_run || args.repo.is_some();
@@ -99,8 +96,9 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         None => inputs,
         Some(prompt) => prompt::inputs(prompt, starts[0].at.commit, inputs),
     };
+    let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), &settings.resolved.config)?;
+    choose_agent(&mut settings, &pipeline)?;
     let config = &settings.resolved.config;
-    let Runnable { pipeline, diagnostics } = check_pipeline(globals, &file, inputs.clone(), config)?;
     check_answers(&[&pipeline], None, &answers)?;
     check_repos(&pipeline, &places)?;
     if !args.dry_run {

@@ -6,8 +6,17 @@ use pleach::agent::{Preset, Versions, find_program};
 use pleach::config::Environment;
 use pleach::process::{Cancel, Spawner};
 
+use super::keys;
+use crate::code::Code;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
 /// The agents pleach knows by name, in the order in which one is picked.
 const KNOWN: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
+/// The hint where no agent is installed.
+pub const INSTALL: &str =
+    "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
 
 /// An agent that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +38,23 @@ pub fn on_path(environment: &Environment) -> Vec<&'static str> {
     let there =
         |name: &&str| Preset::of(name).is_some_and(|preset| find_program(&preset.program, environment).is_some());
     KNOWN.into_iter().filter(there).collect()
+}
+
+/// The agent of prompts and pipelines where the settings name none: the only one that is installed, or the built-in one
+/// where there is nothing but a key.
+pub fn default_agent(settings: &Settings) -> Result<&'static str, Failure> {
+    let installed = on_path(&settings.own_environment);
+    match installed.as_slice() {
+        [only] => Ok(only),
+        [] if !keys(&settings.environment).is_empty() => Ok("builtin"),
+        [] => Err(Failure::new(Code::NoAgentInstalled, "no agent is configured, and none is installed")
+            .hint(format!("{INSTALL}; `agent: simulation` or `--agent simulation` tries a pipeline without one"))),
+        [first, ..] => {
+            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
+            Err(Failure::new(Code::AgentAmbiguous, message)
+                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")))
+        }
+    }
 }
 
 /// The agents that are installed, each asked for its version at the same time.

@@ -139,14 +139,14 @@ pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
     }
 }
 
-/// The finding that no agent is configured. `of_prompts` is the agent prompts use then.
-pub fn no_agent(of_prompts: Result<&str, Failure>) -> Finding {
+/// The finding that no agent is configured. `chosen` is the agent prompts and pipelines use then.
+pub fn no_agent(chosen: Result<&str, Failure>) -> Finding {
     let name = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
-    let (prompts, fix) = match of_prompts {
-        Ok(agent) => (format!("; prompts use `{agent}`"), name.to_owned()),
-        Err(failure) => (", and prompts cannot run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned())),
+    let (means, fix) = match chosen {
+        Ok(agent) => (format!("prompts and pipelines use `{agent}`, task trees need one"), name.to_owned()),
+        Err(failure) => ("nothing that needs one can run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned())),
     };
-    Finding::warn("agent", format!("no agent is configured: pipelines are simulated{prompts}"), fix)
+    Finding::warn("agent", format!("no agent is configured: {means}"), fix)
 }
 
 /// Whether every agent the settings name can be started, and what it would start with.
@@ -160,8 +160,7 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
         // An entry named like a kind of agent says nothing about who is to work.
         let is_kind = agent.runner.is_none() && name.parse::<AgentChoice>().is_ok();
         if let (false, Ok(choice)) = (is_kind, roster.choice_of(name)) {
-            let works = agent.runner.is_some() || choice != AgentChoice::Simulation;
-            choices.extend(works.then(|| (key, choice, Some(name.clone()))));
+            choices.push((key, choice, Some(name.clone())));
         }
     }
     choices.extend(config.tree.steps.iter().filter_map(|(step, settings)| {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pleach::agent::Roster;
-use pleach::config::AgentChoice;
+use pleach::config::{AgentChoice, InvalidAgent};
 use pleach::engine::tree::progress::ProgressReader;
 use pleach::engine::tree::{
     self, OpenSession, PendingTrust, TreeClaim, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
@@ -243,7 +243,8 @@ fn require_agent<P: Borrow<Pipeline>>(
     pipelines: impl IntoIterator<Item = P>,
 ) -> Result<(), Failure> {
     let config = &settings.resolved.config;
-    let pretends = |name: Option<&str>| config.agent_of(name).is_ok_and(|choice| choice == AgentChoice::Simulation);
+    let pretends =
+        |name: Option<&str>| matches!(config.agent_of(name), Ok(AgentChoice::Simulation) | Err(InvalidAgent::Unset));
     for pipeline in pipelines {
         let Some(node) = pipeline.borrow().agent_nodes().find(|node| pretends(node.agent.as_deref())) else { continue };
         // Whoever works the run would work the node as well, were it not for the name.

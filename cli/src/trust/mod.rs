@@ -8,7 +8,6 @@ mod store;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use pleach::agent::BoxFuture;
@@ -83,10 +82,7 @@ impl Ask {
 
 /// Asks a person; anything but yes is no.
 pub fn confirm(question: &str) -> std::io::Result<bool> {
-    let mut asking = say::asking();
-    write!(asking, "{question}")?;
-    asking.flush()?;
-    let line = stdin_lines::line_from_now_on()?;
+    let line = stdin_lines::ask(&mut say::asking(), question)?;
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

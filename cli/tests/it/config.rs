@@ -143,7 +143,7 @@ fn one_setting_is_explained() {
     agent = builtin
       from: pleach.yaml:1
       wins over: [TEMP]/config/pleach/config.yaml:1
-      The agent for nodes that name none. Without one, a run is simulated.
+      The agent for nodes that name none; without one, pipelines and prompts use the only one that is installed.
       takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND | a name of `agents`
     "#);
     insta::assert_snapshot!(env.pleach(&["config", "--explain", "tree.max_retrys"]).expect(2), @r#"

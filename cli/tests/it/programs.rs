@@ -244,7 +244,7 @@ fn a_dry_run_says_which_agent_would_work() {
     test (command) make test
       → exit
     --- stderr
-    warning[simulation]: SIMULATION: no agent is configured; agent nodes are simulated, commands run for real; set `agent:` in pleach.yaml or pass --agent
+    warning[simulation]: SIMULATION: agent nodes are simulated, commands run for real
     ");
     env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\nagent: 'command:true'\n");
     let sure = env.run(&dot, &["--dry-run", "--json"]).expect(0);

@@ -53,12 +53,20 @@ impl TestEnv {
 
     /// Lets agents, tools and tests write wherever they want, as the user's own setting.
     pub fn unbound(&self) {
-        self.write("config/pleach/config.yaml", "sandbox: {mode: off}\n");
+        self.write("config/pleach/config.yaml", "agent: simulation\nsandbox: {mode: off}\n");
     }
 
-    /// Writes the pipeline.
+    /// Writes the pipeline. Its agents are simulated unless the test says otherwise.
     pub fn pipeline(&self, dot: &str) {
         self.write("pipeline.dot", dot);
+        self.simulate();
+    }
+
+    /// Has agents simulated where no other settings name one, as the user's own setting.
+    pub fn simulate(&self) {
+        if !self.root().join("config/pleach/config.yaml").exists() {
+            self.write("config/pleach/config.yaml", "agent: simulation\n");
+        }
     }
 
     /// Writes the pipeline and runs it with the repository's commands approved.

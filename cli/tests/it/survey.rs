@@ -123,8 +123,8 @@ fn init_asks_before_it_writes() {
     --- stdout
     # Settings of pleach for this repository; `pleach config` shows all there are.
 
-    # Who works. Neither an agent nor a key was found here, so pipelines are simulated and prompts cannot
-    # run until one is named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.
+    # Who works. Neither an agent nor a key was found here, so nothing that needs one can run until one is
+    # named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.
     # agent: claude
 
     tree:
@@ -245,7 +245,7 @@ fn doctor_looks_at_agents_by_a_template_too() {
     );
     let ran = bare.pleach(&["doctor"]).expect(7);
     let agents: Vec<&str> =
-        ran.stdout.lines().skip_while(|line| !line.contains("pipelines are simulated")).skip(2).take(5).collect();
+        ran.stdout.lines().skip_while(|line| !line.contains("no agent is configured")).skip(2).take(5).collect();
     insta::assert_snapshot!(agents.join("\n"), @r"
     ok     agent       `agents.aider` is command:aider --message-file '{prompt_file}'
     error  agent       `agents.gone` (command:nowhere '{prompt}'): nowhere is not installed: there is no program `nowhere` on PATH
@@ -254,6 +254,41 @@ fn doctor_looks_at_agents_by_a_template_too() {
                        fix: remove it, or put `{tools}` into its command
     ");
     assert!(!ran.stdout.contains("agents.claude") && !ran.stdout.contains("agents.plain"), "{ran}");
+}
+
+#[test]
+fn doctor_and_runs_agree_on_turns_and_hooks() {
+    let bare = Bare::new();
+    let known = ["claude", "codex", "gemini", "opencode"];
+    known.iter().for_each(|name| bare.install(name, "9.8.7"));
+    bare.0.log_in();
+    let nodes: String = known.iter().map(|name| format!("{name} [prompt=Work, agent=my-{name}] ")).collect();
+    bare.0.write("all.dot", graph("all", &format!("{nodes} start -> {} -> exit", known.join(" -> "))));
+    // How its turns are told apart, and who pays.
+    let facts = |line: &str| line.split_once(" (turns: ")?.1.split(':').next().map(str::to_owned);
+    for more in ["", ", turns: hooks", ", turns: stream"] {
+        let mut agents = vec![format!("  my-claude: {{runner: claude{more}}}\n")];
+        agents.extend(known[1..].iter().map(|name| format!("  my-{name}: {{runner: {name}}}\n")));
+        bare.0.configure(&format!("agents:\n{}", agents.concat()));
+        let checked = bare.pleach(&["doctor"]).expect(0).stdout;
+        let checked: Vec<String> = checked.lines().filter_map(facts).collect();
+        let planned = bare.pleach(&["run", "../all.dot", "--dry-run"]).expect(0).stdout;
+        let planned: Vec<String> = planned.lines().filter_map(facts).collect();
+        assert_eq!(checked, planned, "{more}");
+        let of_claude = if more.ends_with("stream") { "stream)" } else { "hooks)" };
+        assert!(checked.len() == known.len() && checked[0].starts_with(of_claude), "{checked:?}");
+    }
+}
+
+#[test]
+fn a_mirror_of_records_is_said_to_be_ignored() {
+    let bare = Bare::new();
+    bare.0.write("make.dot", graph("make", "start -> exit"));
+    bare.0.configure("record: {cxdb: 'localhost:9009'}\n");
+    for command in [&["doctor"][..], &["-y", "run", "../make.dot"]] {
+        let ran = bare.pleach(command).expect(0);
+        ran.warns_once("setting-ignored").naming("`record.cxdb`").naming("pleach.yaml:1");
+    }
 }
 
 #[test]

@@ -30,13 +30,18 @@ impl Terminal {
     /// Runs `pleach` at a terminal that can draw; none where there is no `script`.
     pub fn open(env: &TestEnv, args: &str) -> Option<Self> {
         // Nothing is drawn where the kind of terminal is not known.
-        Self::open_as(env, "xterm", args)
+        Self::open_as(env, "xterm", "true", args)
     }
 
-    /// Runs `pleach` at a terminal of some kind.
-    fn open_as(env: &TestEnv, kind: &str, args: &str) -> Option<Self> {
+    /// Runs `pleach` at a terminal once somebody has passed a gate there.
+    pub fn open_behind(env: &TestEnv, gate: &Gate, args: &str) -> Option<Self> {
+        Self::open_as(env, "xterm", &gate.command(), args)
+    }
+
+    /// Runs `pleach` at a terminal of some kind, after another command.
+    fn open_as(env: &TestEnv, kind: &str, first: &str, args: &str) -> Option<Self> {
         // Without a shell in between, which would take Ctrl-C for itself as well. As wide as `screen` takes it to be.
-        let line = format!("stty cols {WIDTH}; exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
+        let line = format!("stty cols {WIDTH}; {first}; exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
         let mut script = env.program("script", &env.repo_path());
         script.env("TERM", kind).args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
         let mut child = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
@@ -246,6 +251,7 @@ fn an_unanswered_gate_leaves_the_next_answer_alone() {
     terminal.wait_for("? Is anybody there?");
     terminal.wait_for("? And now?");
     terminal.enter("Yes");
+    terminal.wait_for("(Enter for none)> ");
     terminal.enter("");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
@@ -279,7 +285,7 @@ fn a_gate_that_is_left_at_the_terminal_waits() {
 fn a_watched_status_takes_the_screen_only_on_terminals() {
     for (kind, takes) in [("xterm", true), ("dumb", false)] {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));
-        let Some(mut terminal) = Terminal::open_as(&garden.env, kind, "status --watch") else { return };
+        let Some(mut terminal) = Terminal::open_as(&garden.env, kind, "true", "status --watch") else { return };
         terminal.wait_for("0 of 2 tasks done");
         garden.env.pleach(&["skip", "T001"]).expect(0);
         terminal.wait_for("1 of 2 tasks done");

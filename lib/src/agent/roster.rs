@@ -190,7 +190,7 @@ impl Roster {
         self.choice(node).is_ok_and(|choice| choice == AgentChoice::Simulation)
     }
 
-    /// What kind of agent a node has: the one it names, else the configured one, else the simulated one.
+    /// What kind of agent a node has: the one it names, else the configured one.
     pub fn choice(&self, node: &Node) -> Result<AgentChoice, NoAgent> {
         self.config.agent_of(node.agent.as_deref()).map_err(|error| self.unknown(&error))
     }
@@ -269,7 +269,7 @@ impl Roster {
     /// The agent that works where nothing else is said; none when there is none but a simulated one.
     pub fn configured(&self) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
         match self.config.agent_of(None) {
-            Ok(AgentChoice::Simulation) => None,
+            Ok(AgentChoice::Simulation) | Err(InvalidAgent::Unset) => None,
             Ok(choice) => Some(self.make(choice, None, None)),
             Err(error) => Some(Err(self.unknown(&error))),
         }
@@ -534,11 +534,8 @@ impl Roster {
         let by_default = || match self.providers.get(None) {
             Ok(script @ Provider::Script(_)) => Ok(script),
             // An agent that supports every format works with any provider.
-            default if self.config.providers.default.is_some() && !preset.gateway.dialects.is_empty() => default,
-            default => match self.providers.get(Some(preset.provider.as_str())) {
-                Err(_) if default.is_ok() && !preset.gateway.dialects.is_empty() => default,
-                usual => usual,
-            },
+            default if !preset.gateway.dialects.is_empty() => default,
+            _ => self.providers.get(Some(preset.provider.as_str())),
         };
         Ok(match named.map_or_else(by_default, |name| self.providers.get(Some(name)))? {
             Provider::Remote(remote) => Upstream::Remote(remote),
@@ -768,6 +765,25 @@ mod tests {
         let gateway_run =
             format!("{}\nagents: {{acp: {{turns: gateway}}}}", server.replace("}}}", "}, models: {worker: m}}}"));
         assert_eq!(gateway(&gateway_run, &[], "acp:opencode acp"), Ok(true));
+    }
+
+    #[test]
+    fn an_agent_of_every_format_asks_the_first_provider() {
+        let (anthropic, openai) = (("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k"));
+        let server = "compatible: {settings: {api_base: 'http://localhost:1'}, models: {worker: m}}";
+        let asked = |more: &str, keys: &[(&str, &str)], agent: &str| {
+            let (roster, _bin) = roster(&format!("providers: {{{server}{more}}}"), keys);
+            let agent = roster.of(&node(agent)).unwrap();
+            match &agent.as_program().unwrap().upstream {
+                Some(Upstream::Remote(remote)) => remote.name().to_owned(),
+                _ => String::new(),
+            }
+        };
+        assert_eq!(asked("", &[], "opencode"), "compatible");
+        assert_eq!(asked("", &[openai], "opencode"), "openai");
+        assert_eq!(asked("", &[openai, anthropic], "opencode"), "anthropic");
+        assert_eq!(asked(", default: compatible", &[openai, anthropic], "opencode"), "compatible");
+        assert_eq!(asked("", &[openai, anthropic], "codex"), "openai", "it speaks one language");
     }
 
     #[test]

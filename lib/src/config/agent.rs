@@ -53,6 +53,9 @@ pub enum InvalidAgent {
         /// The known name it is close to.
         suggestion: Option<String>,
     },
+    /// No agent is named, neither where one is needed nor for the run.
+    #[error("no agent is configured")]
+    Unset,
     /// An entry of `agents` with settings only, named where an agent is needed.
     #[error("`agents.{0}` has neither `runner` nor `command`")]
     Nobody(String),

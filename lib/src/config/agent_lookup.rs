@@ -4,7 +4,7 @@ use super::Config;
 use super::agent::{AgentChoice, AgentRef, InvalidAgent};
 
 impl Config {
-    /// What kind of agent a name stands for; without one that of the run, which is simulated where there is none.
+    /// What kind of agent a name stands for; without one that of the run.
     pub fn agent_of(&self, name: Option<&str>) -> Result<AgentChoice, InvalidAgent> {
         let Some(name) = name else { return self.agent_of_run() };
         let parsed = name.parse::<AgentChoice>();
@@ -18,7 +18,7 @@ impl Config {
 
     fn agent_of_run(&self) -> Result<AgentChoice, InvalidAgent> {
         match &self.agent {
-            None => Ok(AgentChoice::Simulation),
+            None => Err(InvalidAgent::Unset),
             Some(AgentRef::Kind(kind)) => Ok(kind.clone()),
             Some(AgentRef::Named(name)) => self.runner_of(name).ok_or_else(|| match self.agents.contains_key(name) {
                 true => InvalidAgent::Nobody(name.clone()),

@@ -242,7 +242,7 @@ impl MergedLayers {
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
         let layers = read_layers(layers, &mut origins, &mut found);
-        let Findings { mut errors, warnings } = found;
+        let Findings { mut errors, mut warnings } = found;
         errors.extend(unknown_agents(&layers, &origins));
         for mut layer in layers {
             for forgotten in agent_of_steps(&mut layer, &mut tree) {
@@ -271,7 +271,7 @@ impl MergedLayers {
         let mut reading = ReadContext::new(&origins);
         let config = Config::read(&tree, &mut reading).unwrap_or_default();
         if errors.is_empty() {
-            errors = reading.errors;
+            errors = std::mem::take(&mut reading.errors);
         }
         if !errors.is_empty() {
             let mut reading = ReadContext::new(&origins);
@@ -279,6 +279,8 @@ impl MergedLayers {
             errors.append(&mut reading.errors);
             return Err(in_order(errors));
         }
+        check::ignored(&config, &tree, &mut reading);
+        warnings.append(&mut reading.errors);
         Ok(Self {
             config: Config { root, ..config },
             provenance,

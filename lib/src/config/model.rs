@@ -13,7 +13,7 @@ use crate::ids::{BranchName, RepoName};
 section! {
     /// The configuration of a run.
     Config {
-        /// The agent for nodes that name none. Without one, a run is simulated.
+        /// The agent for nodes that name none; without one, pipelines and prompts use the only one that is installed.
         agent: Option<AgentRef> = None,
         /// The model of that agent, for nodes that name none.
         model: Option<String> = None,
@@ -453,7 +453,7 @@ section! {
         push: RecordPush = RecordPush::Auto,
         /// Seconds between two pushes to a remote; 0 pushes after every commit.
         push_interval: u64 = 10,
-        /// A CXDB server, as host:port, that gets a copy of every record.
+        /// A CXDB server, as host:port, for a copy of every record. Not supported yet, and ignored.
         cxdb: Option<String> = None,
     }
 }

@@ -48,7 +48,7 @@ pub struct StartRequest {
     pub inputs: BTreeMap<String, String>,
     /// The configuration, without keys and machine paths.
     pub config: Value,
-    /// No agent is configured.
+    /// Agent nodes only pretend.
     pub simulated: bool,
 }
 

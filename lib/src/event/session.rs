@@ -35,7 +35,7 @@ pub struct PipelineStarted {
     /// The repository that holds the record, if it is not the first by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_repo: Option<RepoName>,
-    /// No agent was configured: agent nodes only pretend.
+    /// Agent nodes only pretend. In older records also where no agent was configured.
     #[serde(default)]
     pub simulated: bool,
     /// The task of a tree it works on.

@@ -54,7 +54,7 @@ codes! {
     SettingIgnored "setting-ignored" "a setting is unknown, misplaced or not supported yet, and is ignored"
     DirtyFiles "dirty-files" "agents will not see uncommitted files of the checkout"
     HooksSkipped "hooks-skipped" "hooks or signatures the repository asks for do not run on pleach's commits"
-    Simulation "simulation" "no agent is configured, so agent nodes are simulated"
+    Simulation "simulation" "the agent is `simulation`: agent nodes are simulated"
     NoSandbox "no-sandbox" "nothing keeps agents in their worktree on this machine"
     AgentOutdated "agent-outdated" "an installed agent has a version pleach was not tested with"
     AgentUnmetered "agent-unmetered" "an agent does not report what it spends, so no budget limits it"

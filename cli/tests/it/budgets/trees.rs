@@ -67,17 +67,29 @@ fn a_task_has_a_limit_in_tokens_as_well() {
     let said = "3 of 3 tokens (`budget.per_task_tokens`)";
     assert!(matches!(ran.failed(), ("T001", 3, why) if why.contains(said)), "{ran}");
     assert_eq!(calls(&stops), owned(&[("T001", 3)]));
+}
 
-    let waits = garden(&tree, "budget: {per_task_tokens: 1, on_exceeded: pause}");
-    let ran = waits.gardener(&[]).expect(3);
-    assert!(ran.stdout.contains("1 of 1 tokens (`budget.per_task_tokens`)"), "{ran}");
-    let ran = waits.env.pleach(&["-y", "--json", "gardener"]).expect(3);
+#[test]
+fn a_tasks_own_limit_fails_it_also_where_runs_pause() {
+    let tree = Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -e mended"]);
+    let garden = garden(&tree, "tree: {early_stop: false}\nbudget: {per_task_tokens: 2, on_exceeded: pause}");
+    let ran = garden.gardener(&[]).expect(1);
+    let said = "2 of 2 tokens (`budget.per_task_tokens`)";
+    assert!(matches!(ran.failed(), ("T001", 2, why) if why.contains(said)), "{ran}");
+    let failed = garden.newest("main", "T001 failed");
+    assert!(failed.body.contains(said), "{}", failed.body);
+    // The others go on, and the task does once there is more for it.
+    garden.gardener(&[]).expect(1);
+    assert_eq!(calls(&garden), owned(&[("T001", 2), ("T002", 2)]));
+    assert_eq!(garden.completed(), ["T002"]);
+    garden.env.configure(&settings("tree: {early_stop: false}\nbudget: {per_task_tokens: 3, on_exceeded: pause}"));
+    garden.gardener(&["--retry-failed"]).expect(1);
+    assert_eq!(calls(&garden), owned(&[("T001", 3), ("T002", 2)]));
+    // What all tasks share is no task's fault.
+    garden.env.configure(&settings("budget: {tokens: 5, on_exceeded: pause}"));
+    let ran = garden.env.pleach(&["-y", "--json", "gardener", "--retry-failed"]).expect(3);
     let last = ran.json_lines().pop().expect("a line");
     assert!(last["ended"] == "paused" && last["reason"].is_string(), "{last}");
-    assert_eq!(calls(&waits), owned(&[("T001", 1)]), "another process knows what was spent");
-    waits.env.configure(&settings("budget: {per_task_tokens: 2, on_exceeded: pause}"));
-    waits.gardener(&[]).expect(3);
-    assert_eq!(calls(&waits), owned(&[("T001", 2)]));
 }
 
 #[test]

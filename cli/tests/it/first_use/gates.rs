@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::sessions::{graph, tool};
+use crate::sessions::{Gate, graph, tool};
 use crate::support::TestEnv;
 use crate::terminal::Terminal;
 
@@ -160,4 +160,62 @@ fn n11_a_timeout_without_a_default_pauses_at_a_terminal() {
     assert_eq!(code, 4, "{shown}");
     assert!(shown.contains("--answer gate=CHOICE"), "{shown}");
     assert_eq!(env.story().last("PipelinePaused")["reason"], "waits_for_person");
+}
+
+/// A command that waits at a gate, a question about what it did, and a command if the answer is yes.
+fn deploys(gate: &Gate) -> String {
+    let body = tool("build", &gate.command()) + &tool("deploy", "echo deployed > log");
+    let ways =
+        "start -> build -> ask  ask -> deploy [label=\"[Y] Yes\"]  ask -> exit [label=\"[N] No\"]  deploy -> exit";
+    graph("deploys", &format!("{body} ask [shape=hexagon, label=\"Deploy it?\"] {ways}"))
+}
+
+#[test]
+fn what_is_typed_before_a_question_answers_nothing() {
+    let env = TestEnv::with_repo();
+    let (start, build) = (Gate::new(&env, "start"), Gate::new(&env, "build"));
+    env.pipeline(&deploys(&build));
+    // While pleach starts: the commands of the repository are not approved by it.
+    let Some(mut terminal) = Terminal::open_behind(&env, &start, "run ../pipeline.dot") else { return };
+    let held = terminal.wait_at(&start);
+    terminal.enter("y");
+    terminal.wait_for("y\r\n");
+    start.open(held);
+    terminal.wait_for("Approve all of this? [y/N] ");
+    terminal.enter("n");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 4, "{shown}");
+    assert_eq!(env.sessions(), [""; 0], "{shown}");
+    // While a node works: neither the gate is answered, nor the question for a comment.
+    let mut terminal = Terminal::open(&env, "-y run ../pipeline.dot").expect("it was there before");
+    let held = terminal.wait_at(&build);
+    terminal.enter("y");
+    terminal.wait_for("y\r\n");
+    build.open(held);
+    terminal.wait_for("? Deploy it?\r\n  [Y] Yes\r\n  [N] No\r\n> ");
+    terminal.enter("n");
+    terminal.wait_for("comment for the next node (Enter for none)> ");
+    terminal.enter("");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(env.story().first("HumanInteraction")["answer"], "No", "{shown}");
+}
+
+#[test]
+fn ctrl_c_at_the_comment_takes_the_answer_back() {
+    let env = TestEnv::with_repo();
+    let build = Gate::new(&env, "build");
+    build.stay_open();
+    env.pipeline(&deploys(&build));
+    let Some(mut terminal) = Terminal::open(&env, "-y run ../pipeline.dot") else { return };
+    terminal.wait_for("? Deploy it?");
+    terminal.enter("y");
+    terminal.wait_for("comment for the next node (Enter for none)> ");
+    terminal.press("\u{3}");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 3, "{shown}");
+    assert!(env.story().all("HumanInteraction").is_empty(), "{shown}");
+    env.resume(&["--answer", "ask=No"]).expect(0);
+    let answers: Vec<_> = env.story().all("HumanInteraction").iter().map(|answer| answer["answer"].clone()).collect();
+    assert_eq!(answers, ["No"]);
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::sessions::{graph, tool};
 use crate::support::TestEnv;
 use crate::survey::Bare;
 
@@ -164,6 +165,32 @@ fn n20_a_prompt_is_given_to_the_only_agent_installed() {
 }
 
 #[test]
+fn pipelines_find_their_agent_as_prompts_do() {
+    let bare = Bare::new();
+    bare.0.write("hello.dot", graph("hello", "code [prompt=\"Greet\"] start -> code -> exit"));
+    bare.0.write("make.dot", graph("make", &(tool("make", "echo 1 > one") + "start -> make -> exit")));
+    let run = ["-y", "run", "../hello.dot"];
+    let ran = bare.pleach(&run).expect(7);
+    ran.fails_with("no-agent-installed").naming("ANTHROPIC_API_KEY").naming("`--agent simulation`");
+    assert_eq!(bare.0.sessions(), [""; 0], "nothing was begun");
+    bare.pleach(&["-y", "run", "../make.dot"]).expect(0).does_not_warn("simulation");
+    bare.install("claude", "2.1.325 (Claude Code)");
+    let planned = bare.with_key("ANTHROPIC_API_KEY", &["--json", "run", "../hello.dot", "--dry-run"]).expect(0);
+    planned.does_not_warn("simulation");
+    assert!(
+        planned.json()["nodes"].as_array().expect("nodes").iter().any(|node| node["agent"] == "claude"),
+        "{planned}"
+    );
+    bare.install("codex", "codex-cli 0.166.0");
+    bare.pleach(&run).expect(2).fails_with("agent-ambiguous");
+    // It is simulated where that is asked for, by a flag or by the settings.
+    let ran = bare.pleach(&[&run[..], &["--agent", "simulation"]].concat()).expect(0);
+    ran.warns("simulation");
+    bare.0.configure("agent: simulation\n");
+    bare.pleach(&run).expect(0).warns("simulation");
+}
+
+#[test]
 fn n20_init_marks_guesses_and_ends_with_a_prompt() {
     let bare = Bare::new();
     bare.0.write("repo/Cargo.toml", "[package]\n");
@@ -176,12 +203,15 @@ fn n20_init_marks_guesses_and_ends_with_a_prompt() {
     let run = bare.pleach(&["run", PROMPT]).expect(7);
     run.fails_with("no-agent-installed").naming(install);
     let ran = bare.pleach(&["doctor"]).expect(7);
-    let says = "no agent is configured: pipelines are simulated, and prompts cannot run\n";
-    assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}\n")), "{ran}");
+    let says = "no agent is configured: nothing that needs one can run\n";
+    assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}; ")), "{ran}");
     assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
     bare.install("codex", "codex-cli 0.166.0");
     let ran = bare.pleach(&["doctor"]).expect(7);
-    assert!(ran.stdout.contains("no agent is configured: pipelines are simulated; prompts use `codex`\n"), "{ran}");
+    assert!(
+        ran.stdout.contains("no agent is configured: prompts and pipelines use `codex`, task trees need one\n"),
+        "{ran}"
+    );
     bare.install("cargo", "cargo 1.95.0");
     let ran = bare.pleach(&["doctor"]).expect(0);
     assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");

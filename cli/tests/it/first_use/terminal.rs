@@ -274,6 +274,19 @@ fn n26_json_gives_diagnostics_and_usage_errors() {
 }
 
 #[test]
+fn simulations_of_earlier_versions_can_be_resumed() {
+    let env = TestEnv::with_repo();
+    let body =
+        "ask [shape=hexagon, label=\"Go?\"] code [prompt=Work] start -> ask  ask -> code [label=Yes]  code -> exit";
+    env.run(&graph("pretends", body), &[]).expect(4);
+    // They did not record who worked then.
+    env.rewrite_record(&env.repo_path(), &env.session(), "s/\"agent\": *\"simulation\",\\?//");
+    assert!(env.story().first("PipelineStarted")["config"]["agent"].is_null());
+    std::fs::remove_file(env.root().join("config/pleach/config.yaml")).expect("the user's settings");
+    env.resume(&["--auto-approve"]).expect(0).warns("simulation");
+}
+
+#[test]
 fn n26_simulated_sessions_are_marked_and_commands_run() {
     let env = TestEnv::with_repo();
     let body = tool("work", "echo 1 > one.txt") + "code [prompt=\"Work\"] start -> code -> work -> exit";

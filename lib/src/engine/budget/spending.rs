@@ -113,11 +113,13 @@ pub(in crate::engine) fn end_over_budget(session: &mut Session, node: &NodeId, o
     recording::record(session.root_mut(), batch, vec![event.into()], clock::now())
 }
 
-/// Whether the session fails when this limit is reached. A task does not fail because of other tasks' spending: its
-/// session pauses, and only the tree run ends.
+/// Whether the session fails when this limit is reached. A task fails by a limit of its own, so that the others go on,
+/// and not because of other tasks' spending: then its session pauses, and only the tree run ends.
 fn fails(session: &Session, over: &Exceeded) -> bool {
-    let stops = session.engine.budget.action() == OnExceeded::Stop;
-    stops && (session.plan.started.task.is_none() || over.limit.is_of_session())
+    match session.plan.started.task {
+        Some(_) => over.limit.is_of_session(),
+        None => session.engine.budget.action() == OnExceeded::Stop,
+    }
 }
 
 /// Why the run fails, and how to continue.
@@ -148,7 +150,7 @@ pub fn overspent(session: &Session) -> Result<Option<Exceeded>, Error> {
 
 /// Why a task gets no further attempt, if its budget is exhausted.
 pub(in crate::engine) fn task_is_out_of_budget(session: &Session) -> Result<Option<String>, Error> {
-    if session.engine.budget.action() != OnExceeded::Stop {
+    if session.engine.budget.action() == OnExceeded::Warn {
         return Ok(None);
     }
     for node in session.engine.agent_nodes(&session.plan.pipeline) {

@@ -14,7 +14,6 @@ use crate::engine::human::{GateAnswer, GateReply, Question};
 use crate::engine::{Engine, merging};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 use crate::ids::RepoPath;
-use crate::process::Cancel;
 use crate::workspace::{Author, Changes};
 
 pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Collected) -> Result<Outcome, Stopped> {
@@ -45,7 +44,11 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         (GateAnswer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
     };
     if reply.comment.is_none() && reply.text.is_none() {
-        reply.comment = comment(&engine, &worker.cancel, question, &reply).await;
+        reply.comment = tokio::select! {
+            comment = comment(&engine, question, &reply) => comment,
+            // Whoever stops the run here has not given the answer yet.
+            () = worker.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
+        };
     }
     let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
     let answer = HumanInteraction {
@@ -104,16 +107,10 @@ fn edits(worker: &mut Worker, conflicts: &ConflictWork) -> Result<Changes, Stopp
 }
 
 /// The comment on an answer. The choice counts even without one.
-async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &GateReply) -> Option<String> {
+async fn comment(engine: &Engine, question: &Question, reply: &GateReply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
-    let comment = async {
-        match question.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, comment).await.ok().flatten(),
-            None => comment.await,
-        }
-    };
-    tokio::select! {
-        comment = comment => comment,
-        () = cancel.stopped() => None,
+    match question.timeout {
+        Some(timeout) => tokio::time::timeout(timeout, comment).await.ok().flatten(),
+        None => comment.await,
     }
 }
