@@ -12,6 +12,8 @@ use crate::queue::{EntryTest, QueueEntry};
 pub(super) struct BatchItem {
     pub entry: QueueEntry,
     pub built: BuiltMerge,
+    /// What is said of it where it lands.
+    pub why: Option<String>,
 }
 
 impl BatchItem {
@@ -59,7 +61,7 @@ impl MergeBatch {
             let onto = batch.items.last().map_or(tip, |item| item.built.commit);
             let left_out = match build(repo, &entry, onto, options)? {
                 MergeBuild::Built(built) => {
-                    batch.items.push(BatchItem { entry, built });
+                    batch.items.push(BatchItem { entry, built, why: None });
                     continue;
                 }
                 MergeBuild::Present => LeftOut::Present,
