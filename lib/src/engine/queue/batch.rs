@@ -65,14 +65,15 @@ impl MergeBatch {
                     continue;
                 }
                 MergeBuild::Present => LeftOut::Present,
-                MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
-                MergeBuild::Conflict(_) | MergeBuild::Derive(..) if onto != tip => {
+                MergeBuild::Conflict(_) | MergeBuild::Derive(..) | MergeBuild::Unfit(_) if onto != tip => {
                     match build(repo, &entry, tip, options)? {
                         MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
                         MergeBuild::Derive(tried) => LeftOut::Derive(tried),
+                        MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
                         _ => LeftOut::Crowded,
                     }
                 }
+                MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
                 MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
                 MergeBuild::Derive(tried) => LeftOut::Derive(tried),
             };

@@ -9,7 +9,7 @@ use super::candidate::UnfitMerge;
 use super::conflict::forget_conflict;
 use super::error::QueueError;
 use super::extent::extent_of;
-use super::landing::{self, LandedPrefix, tip_of, update, update_built};
+use super::landing::{self, LandedPrefix, tip_of, update, update_built, update_if};
 use super::learned::record_landed;
 use super::outcome::QueueOutcome;
 use super::resolver::abandon_resolvers;
@@ -21,6 +21,7 @@ use super::test_slot::TestPlace;
 use crate::engine::merging::conflicted_paths;
 use crate::engine::spawned::SpawnedRun;
 use crate::ids::{CommitId, EntryId};
+use crate::merge::Tier;
 use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, TestVerdict};
 use crate::text::listed;
 
@@ -87,7 +88,7 @@ impl QueueRun {
                     continue;
                 }
                 self.work_batch(&mut queue, &plan.batch, tip).await?;
-            } else if !self.hear_beside(&mut queue, tip).await? {
+            } else if !self.hear_beside(&mut queue, tip).await? && !self.start_waiting(&mut queue)? {
                 return Ok(());
             }
         }
@@ -190,6 +191,21 @@ impl QueueRun {
         (id, tip): (&EntryId, CommitId),
         left_out: LeftOut,
     ) -> Result<(), QueueError> {
+        let is_outdated = |entry: &QueueEntry| {
+            entry.resolution.as_ref().is_some_and(|made| made.tier == Tier::Agent && made.onto != tip)
+        };
+        if matches!(left_out, LeftOut::Conflict(_) | LeftOut::Unfit(UnfitMerge { question: None, .. }))
+            && queue.entry(id).is_some_and(|stored| is_outdated(&stored.entry))
+        {
+            // The agent is not to blame that others have landed in the same places meanwhile.
+            let done = update_if(&self.place.repo, queue, id, is_outdated, |entry| {
+                entry.state = EntryState::Submitted;
+                entry.resolution = None;
+                entry.attempts = entry.attempts.saturating_sub(1);
+                entry.why = Some(format!("`{}` has moved where its conflict was resolved", entry.target));
+            });
+            return done.map(drop);
+        }
         let mut asked = None;
         let (conflicts, why, is_worked_again) = match left_out {
             // The next look finds it on the target.

@@ -1,7 +1,7 @@
 //! Has agents resolve what cannot be merged: each in a session of its own, on the commit of the conflict, beside the tests
 //! of everything else. Their files are only what a later batch merges and tests; they land by the same way as all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -100,20 +100,43 @@ impl QueueRun {
         while self.resolvers.sessions.len() < at_once
             && self.outcome.held.is_none()
             && !self.place.engine.cancel.is_stopped()
-            && let Some(id) = self.conflicted(queue)
+            && let Some(id) = self.conflicted(queue, true)
         {
             tokio::task::block_in_place(|| self.start_resolver(queue, &id))?;
         }
         Ok(())
     }
 
-    /// The next entry whose conflict an agent may resolve.
-    fn conflicted(&self, queue: &MergeQueue) -> Option<EntryId> {
+    /// Starts what has waited for files that nobody brings into the target now. False if there is nothing.
+    pub(super) fn start_waiting(&mut self, queue: &mut MergeQueue) -> Result<bool, QueueError> {
+        let waiting = self.conflicted(queue, false);
+        let waiting = waiting.filter(|_| self.outcome.held.is_none() && !self.place.engine.cancel.is_stopped());
+        let Some(id) = waiting else { return Ok(false) };
+        tokio::task::block_in_place(|| self.start_resolver(queue, &id))?;
+        Ok(true)
+    }
+
+    /// The next entry whose conflict an agent may resolve; `apart` if only where no other work is about to land that was
+    /// resolved in the same files: it would have to be resolved once more.
+    fn conflicted(&self, queue: &MergeQueue, apart: bool) -> Option<EntryId> {
         let base = self.place.engine.worktree_base(&self.place.repo, &self.place.repo_name);
+        let entries = queue.entries();
+        let is_coming = |entry: &&QueueEntry| match entry.state {
+            EntryState::Resolving => true,
+            state => state.is_workable() && entry.resolution.is_some(),
+        };
+        let coming: BTreeSet<&RepoPath> = entries
+            .iter()
+            .filter(is_coming)
+            .flat_map(|entry| &entry.conflicts)
+            .map(|conflict| &conflict.path)
+            .collect();
+        let is_apart = |entry: &QueueEntry| entry.conflicts.iter().all(|conflict| !coming.contains(&conflict.path));
         // Nobody is asked while a person resolves it.
         let is_free = |entry: &QueueEntry| !conflict_path(&base, &entry.target, &entry.id).exists();
-        let mut entries = queue.entries().into_iter().filter(|entry| entry.together.is_none());
-        entries.find(|entry| entry.state == EntryState::Conflicted && is_free(entry)).map(|entry| entry.id)
+        let mut conflicted =
+            entries.iter().filter(|entry| entry.state == EntryState::Conflicted && entry.together.is_none());
+        conflicted.find(|entry| is_free(entry) && (!apart || is_apart(entry))).map(|entry| entry.id.clone())
     }
 
     /// Has an agent resolve the conflict of an entry, or hands it on.

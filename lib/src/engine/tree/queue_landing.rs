@@ -332,9 +332,10 @@ pub(super) fn returned(
             let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
             let commit = entry.landing.map_or(entry.head, |landing| landing.to);
             approve_moves(run, entry.landing);
-            // Only in a line of commits are all steps between the two.
+            // Only in a line of commits are all steps between the two. A conflict that was resolved is a step among those
+            // of the task, not behind them.
             let queue = run.plan.queue.as_ref().map(|queue| queue.settings.history);
-            let is_line = queue == Some(HistoryShape::Linear);
+            let is_line = queue == Some(HistoryShape::Linear) && entry.resolution.is_none();
             let from = entry.landing.filter(|_| is_line).map(|landing| landing.from);
             land::note_landed(run, session, vec![LandedBranch { target, from, commit }])?;
             Ok(LandOutcome::Landed)
