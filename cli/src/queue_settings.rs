@@ -51,6 +51,7 @@ fn resolver(config: &Config, place: &Place) -> Option<ResolverSettings> {
     (is_real && config.merge.max_conflict_retries > 0).then(|| ResolverSettings {
         agent: config.merge.agent.as_ref().map(ToString::to_string),
         attempts: config.merge.max_conflict_retries,
+        at_once: config.merge.resolvers as usize,
         branch_prefix: place.branch_prefix.clone(),
         config: config.recordable(),
     })

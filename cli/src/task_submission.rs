@@ -46,6 +46,7 @@ pub fn task_submission(
     let tests = command.map(|command| EntryTest { command: command.clone(), timeout: config.tree.test_timeout });
     let of_branch = Submission {
         title: task.name.clone(),
+        goal: Some(task.description.clone()).filter(|goal| !goal.trim().is_empty()),
         tests: tests.into_iter().collect(),
         session: view.session.clone(),
         priority: task.priority,

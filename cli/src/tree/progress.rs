@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::tree::TreePlan;
-use pleach::event::{Event, Notification, StepFinished, TaskLanded, TaskStarted};
+use pleach::event::{Event, MergeResolution, Notification, StepFinished, TaskLanded, TaskStarted};
 use pleach::ids::{SessionId, TaskId};
 use pleach::progress::Progress;
 use pleach::step::{TreeName, reason_of, shown_name};
@@ -131,6 +131,7 @@ impl TreeProgress {
                 working.into_iter().for_each(|(_, number)| *number = attempt.number);
                 self.live.set(|now| now.update(&task, |doing| doing.attempt = attempt.number));
             }
+            Event::MergeResolution(resolution) => self.resolution(resolution),
             Event::StepFinished(step) => self.line(self.step(step, session)),
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
                 self.live.set(|now| now.update(&task, |doing| doing.step = node.node_id.to_string()));
@@ -162,6 +163,18 @@ impl TreeProgress {
         let where_to = started.repo.as_ref().filter(|_| plan.repos.is_some());
         let how = where_to.map_or(how.to_owned(), |repo| format!("{how} in {repo}"));
         self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
+    }
+
+    /// An agent resolves the conflict of a task that is to land, or has come to an end with it.
+    fn resolution(&mut self, resolution: &MergeResolution) {
+        let name = resolution.task.as_ref().map(ToString::to_string);
+        let name = name.or_else(|| Some(resolution.branch.as_ref()?.to_string()));
+        let name = name.unwrap_or_else(|| resolution.entry.to_string());
+        let step = resolution.resolved.map_or_else(|| resolution.text.clone(), |_| "merge".to_owned());
+        self.live.set(|now| now.update(&name, |doing| doing.step = step));
+        if !self.live.is_on() || resolution.resolved.is_some() {
+            self.line(format!("  {name} · {}", resolution.text));
+        }
     }
 
     /// A step in one line: of which task, what came of it, in which attempt, in which commit, and why where it failed.

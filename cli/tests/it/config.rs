@@ -102,6 +102,7 @@ fn settings_are_shown_with_their_place() {
     merge.test_timeout                             300                                               default
     merge.interval_secs                            60                                                default
     merge.max_conflict_retries                     2                                                 default
+    merge.resolvers                                2                                                 default
     merge.agent                                    (not set)                                         default
     merge.history                                  linear                                            default
     merge.batch                                    16                                                default

@@ -306,6 +306,10 @@ fn numbers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     if config.merge.batch == 0 {
         reading.fail(place(tree, &["merge", "batch"]), "a batch has at least one branch");
     }
+    if config.merge.resolvers == 0 {
+        let how = "at least one conflict is resolved at once; `max_conflict_retries: 0` leaves conflicts to a person";
+        reading.fail(place(tree, &["merge", "resolvers"]), how);
+    }
     if config.merge.slots == Some(0) {
         reading.fail(place(tree, &["merge", "slots"]), "the queue needs at least one slot for tests");
     }

@@ -355,6 +355,8 @@ section! {
         interval_secs: u64 = 60,
         /// How often an agent may try to resolve a conflict.
         max_conflict_retries: u32 = 2,
+        /// How many conflicts agents resolve at once, beside the tests.
+        resolvers: u32 = 2,
         /// The agent that resolves conflicts; by default the agent of the run.
         agent: Option<AgentRef> = None,
         /// What the target's history looks like: one line of commits, or merge commits.

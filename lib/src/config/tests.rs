@@ -28,7 +28,7 @@ workspace:
   test_command: j
 tree: {test_command: t, test_timeout: 1, runner_timeout: 9, max_retries: 2, base_branch: b, report_dir: spec/r, log_dir: spec/l, commit_logs: false, isolation: phase, pipeline: p.dot, early_stop: false, delete_branches: false, steps: {implement: {runner: "command:x y", model: m}}}
 worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], include_ignored: [.env, node_modules], delete_branches: true, pool: 1}
-merge: {enabled: false, interval_secs: 1, auto_merge_clean: false, target: release, max_conflict_retries: 0, test_command: t, test_timeout: 7, agent: claude, history: merge, batch: 3, slots: 2, derived: [{paths: [Cargo.lock], command: cargo update}], structural: off, untested_files: allow}
+merge: {enabled: false, interval_secs: 1, auto_merge_clean: false, target: release, max_conflict_retries: 0, resolvers: 1, test_command: t, test_timeout: 7, agent: claude, history: merge, batch: 3, slots: 2, derived: [{paths: [Cargo.lock], command: cargo update}], structural: off, untested_files: allow}
 budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_tokens: 4, per_day_usd: 2, on_exceeded: warn}
 record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
 sandbox: {mode: off, network: open, rw: [/tmp], ro: [x], hide: [~/.ssh, y], hide_from: all}

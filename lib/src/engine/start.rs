@@ -23,12 +23,17 @@ pub(crate) type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);
 
 /// Starts a session without running anything. `opened` is called once it is recorded, before its worktree is created.
 pub async fn start_session(engine: Arc<Engine>, request: StartRequest, opened: OnOpen<'_>) -> Result<Session, Error> {
-    secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
-    secret_check::inputs(&engine.redactor, &request.inputs)?;
-    tokio::task::block_in_place(|| engine.check_places(&request.repos()))?;
-    let session = tokio::task::block_in_place(|| open_new(engine, request, None))?;
+    let session = tokio::task::block_in_place(|| open_session(engine, request))?;
     opened(&session);
     Ok(make_first_copy(session).await?.0)
+}
+
+/// Records a session, which has no worktree yet. Blocks.
+pub(super) fn open_session(engine: Arc<Engine>, request: StartRequest) -> Result<Session, Error> {
+    secret_check::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
+    secret_check::inputs(&engine.redactor, &request.inputs)?;
+    engine.check_places(&request.repos())?;
+    open_new(engine, request, None)
 }
 
 /// Creates branch and worktree of a newly opened session. If the worktree cannot be created, the session is removed

@@ -99,6 +99,14 @@ impl Supervisor {
         }
     }
 
+    /// Ends what a session of this process does, at once.
+    pub(super) fn kill(&self, id: &SessionId) {
+        if let Some(worked) = self.sessions().get(id) {
+            worked.canceller.cancel();
+            worked.canceller.kill();
+        }
+    }
+
     /// Leaves the last pushes of a session to [`Supervisor::wait_for_pushes`].
     pub(super) fn leave_pushes(&self, ended: oneshot::Receiver<()>) {
         self.pushes.lock().unwrap_or_else(PoisonError::into_inner).push(ended);

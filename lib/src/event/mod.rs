@@ -30,8 +30,8 @@ pub use cleanup::{CleanedItem, CleanedKind, CleanupCompleted, KeptItem, StayingI
 pub use conflict::{ConflictKind, ConflictedPath};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{
-    AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, Notification, PhaseMerged, RunStarted, TaskLanded,
-    TaskStarted,
+    AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, MergeResolution, Notification, PhaseMerged, RunStarted,
+    TaskLanded, TaskStarted,
 };
 pub use outcome::{EmptyStatus, FailureClass, Outcome, Status};
 pub use parallel::{
@@ -222,6 +222,8 @@ events! {
     PhaseMerged,
     /// The merge queue has landed an entry.
     MergeComplete,
+    /// An agent resolves the conflict of an entry of the merge queue, or has come to an end with it.
+    MergeResolution,
     /// The merge queue needs a person for an entry.
     MergeEscalated,
     /// A remote has the newest branches and records of a session.
@@ -248,6 +250,7 @@ impl Event {
                 | Self::TaskLanded(_)
                 | Self::PhaseMerged(_)
                 | Self::MergeComplete(_)
+                | Self::MergeResolution(_)
                 | Self::MergeEscalated(_)
                 | Self::CleanupCompleted(_)
                 | Self::BranchPushed(_)

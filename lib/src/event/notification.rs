@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, Recorded};
-use crate::ids::{BranchName, CommitId, ContextId, EntryId, NodeId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, NodeId, RepoName, RepoPath, SessionId, TaskId};
 
 /// Something that happened, and where.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,6 +118,40 @@ pub struct MergeComplete {
     /// What merged it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// What is to be said of it: that it passed only with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// An agent begins to resolve the conflict of an entry of the merge queue, or has come to an end with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MergeResolution {
+    /// The entry.
+    pub entry: EntryId,
+    /// The task it is the work of.
+    #[serde(default)]
+    pub task: Option<TaskId>,
+    /// The branch.
+    #[serde(default)]
+    pub branch: Option<BranchName>,
+    /// The branch it is to be merged into.
+    pub target: BranchName,
+    /// The session of the agent.
+    pub session: SessionId,
+    /// What it does, or what came of it.
+    pub text: String,
+    /// The files in conflict, where it begins; none where only the tests fail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<RepoPath>,
+    /// Whose landed work it conflicts with, where it begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
+    /// Whether the conflict is resolved, where the agent has come to an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<bool>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

@@ -31,6 +31,9 @@ pub struct QueueEntry {
     pub session: Option<SessionId>,
     /// What it is about, in a line.
     pub title: String,
+    /// What its task is to do, without secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
     /// Its own tests, for a queue without a test of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<EntryTest>,
@@ -292,6 +295,7 @@ impl QueueEntry {
             task: None,
             session: None,
             title: String::new(),
+            goal: None,
             tests: Vec::new(),
             tested: false,
             priority: 0,

@@ -6,6 +6,7 @@ mod extent;
 mod order;
 mod plan;
 mod prefix;
+mod renaming;
 mod request;
 
 pub use entry::{
@@ -16,4 +17,5 @@ pub use extent::ConflictExtent;
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan, plan_without};
 pub use prefix::{BatchRecord, PrefixSearch, PrefixStep};
-pub use request::ResolutionRequest;
+pub(crate) use renaming::Renaming;
+pub(crate) use request::{RequestSide, ResolutionRequest, SHOWN};

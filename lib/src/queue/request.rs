@@ -5,29 +5,36 @@ use std::fmt::Write as _;
 use crate::event::ConflictedPath;
 
 /// How many characters of a diff or a log are shown: its beginning and its end.
-const SHOWN: usize = 8_000;
+pub(crate) const SHOWN: usize = 8_000;
 
 /// A conflict, as an agent needs to know it.
 #[derive(Debug, Clone, Default)]
-pub struct ResolutionRequest {
+pub(crate) struct ResolutionRequest {
     /// What is merged: a branch, a task.
     pub name: String,
     /// The branch it is merged into.
     pub target: String,
-    /// What the work is about.
-    pub goal: String,
     /// The files in conflict; none where only the tests fail.
     pub conflicts: Vec<ConflictedPath>,
-    /// What the work has changed.
-    pub diff: String,
-    /// What the target has done meanwhile: the subjects of its commits.
-    pub meanwhile: Vec<String>,
-    /// What the target has changed.
-    pub target_diff: String,
+    /// What is merged.
+    pub work: RequestSide,
+    /// What the target has got meanwhile.
+    pub landed: RequestSide,
     /// What the tests printed when they failed last.
     pub log: Option<String>,
     /// What went wrong with the last answer.
     pub objection: Option<String>,
+}
+
+/// One side of a conflict.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestSide {
+    /// What it was to do.
+    pub goals: Vec<String>,
+    /// Subjects and bodies of its commits, newest first.
+    pub commits: Vec<String>,
+    /// What it has changed.
+    pub diff: String,
 }
 
 impl ResolutionRequest {
@@ -40,15 +47,8 @@ impl ResolutionRequest {
         if let Some(objection) = &self.objection {
             let _ = writeln!(text, "\nYour last answer could not be used: {objection}");
         }
-        let _ = writeln!(text, "\n## What {} is about\n\n{}", self.name, self.goal);
-        section(&mut text, &format!("What {} changed", self.name), &self.diff);
-        if !self.meanwhile.is_empty() {
-            let _ = writeln!(text, "\n## What {} did meanwhile\n", self.target);
-            self.meanwhile.iter().for_each(|subject| {
-                let _ = writeln!(text, "- {subject}");
-            });
-        }
-        section(&mut text, &format!("What {} changed", self.target), &self.target_diff);
+        self.work.write(&mut text, &self.name);
+        self.landed.write(&mut text, &self.target);
         if let Some(log) = &self.log {
             section(&mut text, "What the tests printed", log);
         }
@@ -87,6 +87,22 @@ impl ResolutionRequest {
     }
 }
 
+impl RequestSide {
+    /// Goals and messages are given whole: what is to be kept of a side is said there.
+    fn write(&self, text: &mut String, name: &str) {
+        if !self.goals.is_empty() {
+            let _ = writeln!(text, "\n## What {name} is about\n\n{}", self.goals.join("\n\n"));
+        }
+        if !self.commits.is_empty() {
+            let _ = writeln!(text, "\n## The commits of {name}, newest first");
+            self.commits.iter().for_each(|message| {
+                let _ = writeln!(text, "\n- {}", message.replace('\n', "\n  "));
+            });
+        }
+        section(text, &format!("What {name} changed"), &self.diff);
+    }
+}
+
 fn section(text: &mut String, title: &str, body: &str) {
     if !body.trim().is_empty() {
         let _ = write!(text, "\n## {title}\n\n```\n{}\n```\n", cut(body.trim_end()));
@@ -108,17 +124,15 @@ mod tests {
     use crate::event::ConflictKind;
 
     #[test]
-    fn a_long_diff_is_cut_in_the_middle() {
-        let request = ResolutionRequest {
-            name: "task-abc".into(),
-            target: "main".into(),
-            goal: "Rename f".into(),
-            diff: "é".repeat(9_000),
-            log: Some("error: no `f`".into()),
-            ..ResolutionRequest::default()
-        };
+    fn diffs_are_cut_and_messages_are_not() {
+        let work =
+            RequestSide { goals: vec!["Rename f".into()], commits: vec!["x".repeat(9_000)], diff: "é".repeat(9_000) };
+        let log = Some("error: no `f`".into());
+        let request =
+            ResolutionRequest { name: "task-abc".into(), target: "main".into(), work, log, ..Default::default() };
         let text = request.text();
-        assert!(text.contains("characters left out") && text.len() < 12_000, "{}", text.len());
+        assert!(text.contains("characters left out") && text.len() < 21_000, "{}", text.len());
+        assert!(text.contains(&"x".repeat(9_000)), "what a commit says is whole");
         assert!(text.starts_with("Repair a merge.") && text.contains("error: no `f`"));
     }
 

@@ -23,8 +23,8 @@ impl Schedule {
     /// those. With nothing running and one slot it is what [`Schedule::next`] says. What ends or stops the run comes alone
     /// and when nothing runs any more; until then, nothing starts. The same holds for everything but landings while a task
     /// finished by an earlier run has not landed: if it is refused, nobody has worked on top of that. Those of the running
-    /// that wait for a person are no reason for that.
-    pub fn starts(&self, running: &BTreeSet<TaskId>, waiting: &BTreeSet<TaskId>, slots: usize) -> Vec<NextAction> {
+    /// that are held up, by a person or a conflict, are no reason for that.
+    pub fn starts(&self, running: &BTreeSet<TaskId>, held: &BTreeSet<TaskId>, slots: usize) -> Vec<NextAction> {
         let free = slots.saturating_sub(running.len());
         let alone = self.limits.only.is_some();
         if free == 0 {
@@ -39,7 +39,7 @@ impl Schedule {
             return Vec::new();
         }
         let mut beside = ParallelWork::of(self, running);
-        let lands_only = self.lands().any(|task| !waiting.contains(&task));
+        let lands_only = self.lands().any(|task| !held.contains(&task));
         let (mut starts, mut overlapping) = (Vec::new(), Vec::new());
         for next in self.may_start().filter(|next| !lands_only || matches!(next, NextAction::Land(_))) {
             if starts.len() == free {

@@ -107,6 +107,7 @@ impl State {
             | Event::TaskLanded(_)
             | Event::PhaseMerged(_)
             | Event::MergeComplete(_)
+            | Event::MergeResolution(_)
             | Event::MergeEscalated(_)
             | Event::CleanupCompleted(_)
             | Event::BranchPushed(_)

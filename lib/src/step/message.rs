@@ -31,6 +31,11 @@ pub enum StepKind {
 }
 
 impl StepKind {
+    /// The merge of a complete task into its target, which conflicted: nothing is wrong with its tests.
+    pub fn merge() -> Self {
+        Self::Custom(StepName::new("merge").expect("a name of a step"))
+    }
+
     /// The word in `Arborist-Step`.
     pub fn as_str(&self) -> &str {
         match self {

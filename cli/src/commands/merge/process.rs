@@ -1,14 +1,16 @@
 //! `pleach merge process`
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use pleach::budget::Amount;
 use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::queue::{
     MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust, read_entry,
 };
-use pleach::event::{Event, Notification};
+use pleach::event::{Event, MergeResolution, Notification};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry};
@@ -24,6 +26,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::{of_queue, of_store};
 use crate::place::Place;
+use crate::render::live::{Doing, Live};
 use crate::render::stream::Stream;
 use crate::render::style::{BAD, GOOD, head, paint};
 use crate::render::{Out, duration};
@@ -153,7 +156,9 @@ pub async fn process_once(
     let settings = QueueSettings { approved_tests: approved.clone(), ..ground.queue_settings() };
     let opened = QueueRun::open(built.engine.clone(), place.repo.clone(), place.name.clone(), target.clone(), settings);
     let run = opened.map_err(|error| of_queue(&error))?;
-    let outcome = run.spawn().follow(|told| shown.event(told)).await.map_err(|error| of_queue(&error))?;
+    let outcome = run.spawn().follow(|told| shown.event(told)).await;
+    shown.rest();
+    let outcome = outcome.map_err(|error| of_queue(&error))?;
     if ground.settings.resolved.config.worktrees.delete_branches {
         delete_branches(place, &outcome)?;
     }
@@ -197,13 +202,18 @@ pub struct MergeProgress {
     json: Option<Stream>,
     quiet: bool,
     repo: Repo,
+    /// The conflicts that agents resolve now.
+    resolving: BTreeSet<EntryId>,
+    /// What they do, as long as there are any.
+    live: Option<Live>,
 }
 
 impl MergeProgress {
     pub fn new(ground: &MergeGround<'_>) -> Self {
         let globals = ground.globals;
         let quiet = globals.json || globals.verbosity < 0;
-        Self { json: globals.json.then(Stream::default), quiet, repo: ground.place.repo.clone() }
+        let (resolving, live) = (BTreeSet::new(), None);
+        Self { json: globals.json.then(Stream::default), quiet, repo: ground.place.repo.clone(), resolving, live }
     }
 
     /// What people call an entry; its id, if it cannot be read.
@@ -218,8 +228,10 @@ impl MergeProgress {
             Event::MergeComplete(merged) if !self.quiet => {
                 let what = self.name(&merged.target, &merged.entry);
                 let tier = merged.tier.as_ref().map(|tier| format!(" ({tier})")).unwrap_or_default();
-                say!("{} {what}{tier}", paint(GOOD, "landed"));
+                let why = merged.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                say!("{} {what}{tier}{why}", paint(GOOD, "landed"));
             }
+            Event::MergeResolution(resolution) if !self.quiet => self.resolution(resolution),
             Event::MergeEscalated(merged) if !self.quiet => {
                 let what = self.name(&merged.target, &merged.entry);
                 say!("{} {what}", paint(BAD, "escalated"));
@@ -227,6 +239,35 @@ impl MergeProgress {
             Event::Warning(warning) => say::warn(warning),
             _ => {}
         }
+    }
+
+    /// An agent resolves the conflict of an entry, which is seen as long as it does, or has come to an end with it.
+    fn resolution(&mut self, resolution: &MergeResolution) {
+        let what = self.name(&resolution.target, &resolution.entry);
+        let is_terminal = std::io::stderr().is_terminal();
+        let live = self.live.get_or_insert_with(|| Live::new(is_terminal, Amount::default()));
+        match resolution.resolved {
+            None => {
+                self.resolving.insert(resolution.entry.clone());
+                let doing = Doing { id: what.clone(), step: resolution.text.clone(), attempt: 1 };
+                live.set(|now| now.start(&what, doing));
+            }
+            Some(_) => {
+                self.resolving.remove(&resolution.entry);
+                live.set(|now| now.end(&what));
+            }
+        }
+        if self.resolving.is_empty() {
+            self.rest();
+        }
+        if !is_terminal || resolution.resolved.is_some() {
+            say!("{what} · {}", resolution.text);
+        }
+    }
+
+    /// Takes the live line away.
+    fn rest(&mut self) {
+        self.live.take().into_iter().for_each(|mut live| live.finish());
     }
 
     fn end(&self, outcome: &QueueOutcome, took: Duration) -> Result<(), Failure> {

@@ -1,6 +1,8 @@
 //! Conflicts that an agent resolves.
 
-use serde_json::json;
+use std::process::{Child, Stdio};
+
+use serde_json::{Value, json};
 
 use super::{Queue, names};
 
@@ -49,6 +51,113 @@ fn an_agent_resolves_a_conflict() {
         3,
         "a merge of both"
     );
+}
+
+/// A queue whose agent may leave word in `tmp`, which is `$T`; `met N PATTERN` waits for so many files there.
+fn with_agent_outside(script: &str, test: &str, more: &str) -> Queue {
+    let settings = format!(
+        "agent: 'command:sh agent.sh'\nsandbox: {{mode: off}}\nmerge: {{test_command: {test:?}, slots: 1{more}}}\n"
+    );
+    let queue = Queue::with(&settings);
+    let outside = queue.env.root().join("tmp");
+    let begin = format!(
+        "T='{}'\nuntil_true() {{ for i in $(seq 1500); do if eval \"$1\"; then return 0; fi; sleep 0.02; done; exit 1; }}\n",
+        outside.display()
+    );
+    queue.env.write("repo/agent.sh", begin + script);
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Agent"]);
+    queue
+}
+
+/// Works the queue meanwhile.
+fn processing(queue: &Queue) -> Child {
+    let mut command = queue.env.command(&["-y", "merge", "process", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// What an agent tells of conflicts in the output of a process.
+fn resolutions(child: Child) -> Vec<Value> {
+    let output = child.wait_with_output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{lines}");
+    let told = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    told.filter(|told| told["type"] == "dev.orchestra.MergeResolution").map(|told| told["data"].clone()).collect()
+}
+
+#[test]
+fn the_queue_goes_on_while_agents_resolve_conflicts() {
+    let resolve = "cat > /dev/null; touch $T/asked-$$; until_true '[ $(ls $T | grep -c ^asked-) -ge 2 ]'
+touch $T/both; until_true 'git cat-file -e main:late.txt'
+if grep -q '<<<' pair.txt; then printf 'left\\nright\\n' > pair.txt; else { seq 4; echo 'FIVE and five'; seq 6 20; } > lines.txt; fi";
+    let queue = with_agent_outside(resolve, "test -s lines.txt && { test ! -e pair.txt || test -s pair.txt; }", "");
+    conflicting(&queue);
+    for name in ["left", "right"] {
+        queue.branch(name, &[("pair.txt", &format!("{name}\n"))]);
+        queue.enqueue(name);
+    }
+    let process = processing(&queue);
+    queue.env.wait_for_file("tmp/both");
+    queue.queued("late");
+    let told = resolutions(process);
+    assert_eq!(["upper", "lower", "left", "right", "late"].map(|name| queue.state(name)), ["landed"; 5]);
+    let texts: Vec<&str> = told.iter().map(|told| told["text"].as_str().unwrap()).collect();
+    let begun = ["resolving a conflict with upper in lines.txt", "resolving a conflict with left in pair.txt"];
+    assert_eq!(texts, [begun[0], begun[1], "an agent has resolved its conflict", "an agent has resolved its conflict"]);
+    let lower = queue.why("lower");
+    let states = lower["history"].as_array().unwrap();
+    let step = states.iter().find(|state| state["state"] == "resolving").expect("a state of its own");
+    assert_eq!((&step["why"], &lower["tier"]), (&json!(begun[0]), &json!("agent")));
+    let from = lower["landing"]["from"].as_str().unwrap();
+    assert!(queue.env.git(&["ls-tree", "--name-only", from]).contains("late.txt"), "merged anew where the target is");
+    assert_eq!(queue.landed("pair.txt").as_deref(), Some("left\nright"));
+}
+
+#[test]
+fn an_agent_whose_entry_is_dropped_is_stopped() {
+    let queue = with_agent_outside("cat > /dev/null; touch $T/asked; sleep 1000", "true", ", resolvers: 1");
+    conflicting(&queue);
+    let process = processing(&queue);
+    queue.env.wait_for_file("tmp/asked");
+    queue.env.pleach(&["merge", "drop", "lower"]).expect(0);
+    assert_eq!(resolutions(process).len(), 1, "nothing came of it");
+    assert_eq!(queue.state("lower"), "cancelled");
+    assert_eq!(queue.env.git(&["branch", "--list", "pleach/*"]), "", "its session is cleared away");
+    queue.env.assert_no_process_left();
+}
+
+#[test]
+fn the_agent_is_told_what_both_sides_wanted() {
+    let queue = with_agent_outside("cat > $T/asked; exit 1", "true", ", max_conflict_retries: 1");
+    let body = |name: &str| format!("Change the line\n\n{}\nThe end of {name}", "why; ".repeat(2_000));
+    for name in ["upper", "lower"] {
+        let lines = queue.env.git(&["show", "main:lines.txt"]).replacen("5", name, 1);
+        queue.branch(name, &[("lines.txt", &format!("{lines}\n"))]);
+        queue.env.git(&["checkout", "-q", name]);
+        queue.env.git(&["commit", "-q", "--amend", "-m", &body(name)]);
+        queue.env.git(&["checkout", "-q", "main"]);
+        queue.enqueue(name);
+    }
+    queue.process(5);
+    let asked = queue.env.read("tmp/asked");
+    for name in ["upper", "lower"] {
+        assert!(asked.contains(&format!("The end of {name}")) && asked.contains(&format!("+{name}")), "{asked}");
+    }
+    assert_eq!(asked.matches("why;").count(), 4_000, "nothing is cut");
+}
+
+#[test]
+fn what_passed_only_with_others_is_told_as_such() {
+    let queue = Queue::with("merge: {test_command: 'test ! -e hard.txt || test -e soft.txt', slots: 1}\n");
+    queue.queued("hard");
+    queue.process(1);
+    queue.queued("soft");
+    queue.env.pleach(&["merge", "retry", "hard"]).expect(0);
+    let (ran, _) = queue.processed(0);
+    let why = "passed together with soft; without that its tests fail (exit 1)";
+    assert_eq!((queue.why("hard")["why"].as_str(), queue.why("soft")["why"].as_str()), (Some(why), None), "{ran}");
+    let told = ran.json_lines().into_iter().find(|event| event["data"]["why"] == why);
+    assert_eq!(told.expect("it is told")["type"], "dev.orchestra.MergeComplete");
 }
 
 #[test]

@@ -78,9 +78,11 @@ fn is_repaired(test: &str, base: &[(&str, &str)], one: &[(&str, &str)], other: &
 }
 
 #[test]
-fn an_agent_repairs_the_caller_of_a_renamed_function() {
+fn a_renamed_functions_caller_is_repaired_in_both_orders() {
     let repair = "sed -i 's/call old/call new/' caller.sh";
-    is_repaired(CALLS, &[("defs.sh", "old()\n")], &[("defs.sh", "new()\n")], &[("caller.sh", "call old\n")], repair);
+    let (renamed, called) = ([("defs.sh", "new()\n")], [("caller.sh", "call old\n")]);
+    is_repaired(CALLS, &[("defs.sh", "old()\n")], &renamed, &called, repair);
+    is_repaired(CALLS, &[("defs.sh", "old()\n")], &called, &renamed, repair);
 }
 
 #[test]

@@ -118,10 +118,62 @@ fn an_agent_resolves_what_tasks_have_in_conflict() {
     let resolve = "grep -v '^[<|=>]' same.txt | sort -u > s; cat s > same.txt; rm s";
     garden
         .agent(&format!("if [ -z \"$task\" ]; then {resolve}; else {}; echo $task > same.txt; fi", meets(2)), APPROVES);
-    garden.gardener(&["--jobs", "2"]).expect(0);
-    assert_eq!(garden.file("main", "same.txt"), "T001\nT002");
+    let ran = garden.gardener(&["--jobs", "2"]).expect(0);
+    assert_eq!(garden.file("main", "same.txt"), "T001\nT002", "{ran}");
     let tiers: BTreeSet<String> = entries(&garden).values().map(|entry| entry["tier"].to_string()).collect();
     assert!(tiers.contains("\"agent\""), "{tiers:?}");
+}
+
+#[test]
+fn a_conflict_holds_up_no_other_task() {
+    let tree = Tree::of(&["T001", "T002", "T003"]).phase("P", &["P1"]).leaf("T004: P1 T003", None);
+    let garden = Garden::new(&tree.tests("P", &["integration: test -e P1.txt"]));
+    garden.configure("tree: {test_command: 'test ! -e same.txt || grep -q T00 same.txt'}\nmerge: {slots: 1}\n");
+    let wait = |until: &str| format!("for i in $(seq 3000); do if {until}; then break; fi; sleep 0.02; done; {until}");
+    let steps =
+        "git log --format=%s main > $W/tmp/steps; grep -q '@P@test-pass' $W/tmp/steps && git cat-file -e main:T004.txt";
+    let resolve = format!(
+        "cp $prompt $W/asked/resolve; touch $W/tmp/resolving; {} || exit 1; \
+         grep -v '^[<|=>]' same.txt | sort -u > s; cat s > same.txt; rm s",
+        wait(steps)
+    );
+    let work = format!(
+        "case $task in '') {resolve};; T001|T002) touch $W/tmp/at-$task; {}; echo $task > same.txt;; \
+         T003|P1) {}; echo $task > $task.txt;; *) echo $task > $task.txt;; esac",
+        wait("[ $(ls $W/tmp | grep -c '^at-') -ge 2 ]"),
+        wait("[ -e $W/tmp/resolving ]"),
+    );
+    garden.agent(&work, APPROVES);
+    let ran = garden.gardener(&["--jobs", "4", "--json"]).expect(0);
+    assert_eq!(garden.file("main", "same.txt"), "T001\nT002", "{ran}");
+    let told = garden.told("main");
+    assert!(!told.iter().any(|status| status.ends_with("-fail")), "{told:?}");
+    let again = garden.gardener(&["--jobs", "4"]).expect(0);
+    assert_eq!(garden.told("main"), told, "nothing is done again: {again}");
+    let (late, first) = if told.last().unwrap().starts_with("T001") { ("T001", "T002") } else { ("T002", "T001") };
+    let resolution = ran.json_lines().into_iter().find(|event| event["type"] == "dev.orchestra.MergeResolution");
+    let resolution = resolution.expect("it is told").get("data").cloned().unwrap_or_default();
+    let text = format!("resolving a conflict with {first} in same.txt");
+    assert_eq!((&resolution["task"], &resolution["text"]), (&json!(late), &json!(text)));
+    let merged = garden.newest("main", &format!("{late} merge-pass"));
+    assert_eq!(merged.trailer("Pleach-Tier"), Some("agent"));
+    let asked = garden.env.read("asked/resolve");
+    assert!(asked.contains("Make T001 grow.") && asked.contains("Make T002 grow."), "the goals of both: {asked}");
+}
+
+#[test]
+fn a_conflict_is_no_failed_test_but_a_merge_step() {
+    let garden = tested(&["T001", "T002"], "true\n", "max_conflict_retries: 1, slots: 1");
+    let work = format!("{}; if [ \"$n\" = 1 ]; then echo $task > same.txt; else echo $task > $task.txt; fi", meets(2));
+    garden.agent(&format!("if [ -z \"$task\" ]; then exit 1; else {work}; fi"), APPROVES);
+    garden.gardener(&["--jobs", "2"]).expect(0);
+    let told = garden.told("main");
+    let failed: Vec<&String> = told.iter().filter(|status| status.ends_with("-fail")).collect();
+    let [step] = failed[..] else { panic!("one has come back: {told:?}") };
+    let late = step.strip_suffix(" merge-fail").expect("a step of its own");
+    assert!(garden.newest("main", step).body.contains("in conflict: `same.txt`"), "{told:?}");
+    let asked = garden.asked(late, "implement", 2);
+    assert!(asked.contains("merge failure") && asked.contains("in conflict: `same.txt`"), "{asked}");
 }
 
 #[test]

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use super::conflict::OpenConflict;
 use super::error::QueueError;
 use crate::engine::merging::unresolved;
-use crate::git::{self, ChangeKind, Repo, TreeId};
+use crate::git::{self, BlobId, ChangeKind, Repo, TreeId};
 use crate::ids::RepoPath;
-use crate::queue::{EntryTest, QueueEntry};
+use crate::queue::{EntryTest, QueueEntry, Renaming};
 use crate::text::named;
 
 /// What an agent made of a conflict.
+#[derive(Debug)]
 pub(super) enum AgentAnswer {
     /// These files have both sides.
     Resolved(TreeId),
@@ -137,15 +138,17 @@ fn taken_back(
             return Ok(Some(format!("it took back what {lost} has changed in {}", named(&back))));
         }
     }
-    // What has landed stays, whatever else is changed.
+    // What has landed stays, but for names that the work changes: its goal asks for that wherever they are used.
     let base = repo.history().merge_base(conflict.onto, entry.head)?.map(|base| repo.tree_of(base)).transpose()?;
     let onto = repo.tree_of(conflict.onto)?;
+    let renaming = base.map(|base| renaming_of(repo, base, repo.tree_of(entry.head)?)).transpose()?.unwrap_or_default();
     for change in changes {
-        let ChangeKind::Modified(_, (_, now)) = change.kind else { continue };
+        let ChangeKind::Modified((_, merged), (_, now)) = change.kind else { continue };
         let Some(landed) = repo.tree_file(onto, &change.path)? else { continue };
         let before = base.map(|base| repo.tree_file(base, &change.path)).transpose()?.flatten().unwrap_or_default();
+        let (merged, now) = (repo.blob(merged)?, repo.blob(now)?);
         let added = landed.split(|byte| *byte == b'\n').filter(|line| lacks_lines(&before, line));
-        if added.into_iter().any(|line| repo.blob(now).is_ok_and(|now| lacks_lines(&now, line))) {
+        if added.into_iter().any(|line| lacks_lines(&now, line) && !renaming.is_renamed(line, (&merged, &now))) {
             return Ok(Some(format!(
                 "it took back lines of `{}` in {}",
                 entry.target,
@@ -154,6 +157,21 @@ fn taken_back(
         }
     }
     Ok(None)
+}
+
+/// The names that some work has changed.
+fn renaming_of(repo: &Repo, base: TreeId, head: TreeId) -> Result<Renaming, git::Error> {
+    let mut renaming = Renaming::default();
+    for change in git::diff::changes(repo, base, head)? {
+        let (old, new) = match change.kind {
+            ChangeKind::Added(_, new) => (None, Some(new)),
+            ChangeKind::Removed(_, old) => (Some(old), None),
+            ChangeKind::Modified((_, old), (_, new)) => (Some(old), Some(new)),
+        };
+        let read = |blob: Option<BlobId>| blob.map_or(Ok(Vec::new()), |blob| repo.blob(blob));
+        renaming.take(&read(old)?, &read(new)?);
+    }
+    Ok(renaming)
 }
 
 /// What a resolution may change: the files in conflict with their notes; where only the tests fail, what either side has

@@ -12,6 +12,8 @@ use crate::queue::{EntryTest, QueueEntry};
 pub(super) struct BatchItem {
     pub entry: QueueEntry,
     pub built: BuiltMerge,
+    /// What is said of it where it lands.
+    pub why: Option<String>,
 }
 
 impl BatchItem {
@@ -59,18 +61,19 @@ impl MergeBatch {
             let onto = batch.items.last().map_or(tip, |item| item.built.commit);
             let left_out = match build(repo, &entry, onto, options)? {
                 MergeBuild::Built(built) => {
-                    batch.items.push(BatchItem { entry, built });
+                    batch.items.push(BatchItem { entry, built, why: None });
                     continue;
                 }
                 MergeBuild::Present => LeftOut::Present,
-                MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
-                MergeBuild::Conflict(_) | MergeBuild::Derive(..) if onto != tip => {
+                MergeBuild::Conflict(_) | MergeBuild::Derive(..) | MergeBuild::Unfit(_) if onto != tip => {
                     match build(repo, &entry, tip, options)? {
                         MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
                         MergeBuild::Derive(tried) => LeftOut::Derive(tried),
+                        MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
                         _ => LeftOut::Crowded,
                     }
                 }
+                MergeBuild::Unfit(unfit) => LeftOut::Unfit(unfit),
                 MergeBuild::Conflict(conflict) => LeftOut::Conflict(conflict),
                 MergeBuild::Derive(tried) => LeftOut::Derive(tried),
             };

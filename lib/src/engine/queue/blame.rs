@@ -1,17 +1,22 @@
 //! Finds out whether an entry is to blame for failing tests: the same files are tested once more, then what they are
 //! without it, and its branch alone, beside whatever the queue does meanwhile.
 
+use std::time::Duration;
+
 use super::batch::BatchItem;
 use super::error::QueueError;
-use super::landing::update;
+use super::landing::{tip_of, update};
 use super::results::{self, TestResult};
-use super::run::{QueueRun, tell_escalated, verdict_of};
+use super::run::{EndedJob, QueueRun, tell_escalated, verdict_of};
 use super::store::{MergeQueue, QueueChange};
 use super::suspects::Suspect;
 use super::test_runs::{TestId, TestJob};
 use crate::ids::{CommitId, EntryId};
 use crate::merge::Tier;
 use crate::queue::{EntryState, EntryTest, TestVerdict};
+
+/// How often it is looked whether somebody has changed the queue.
+const POLL: Duration = Duration::from_millis(100);
 
 impl QueueRun {
     /// Has the files tested again that an entry has made fail, and its branch without the target.
@@ -44,20 +49,36 @@ impl QueueRun {
         Ok(())
     }
 
-    /// Waits for a test that runs beside the batches. False if there is none.
-    pub(super) async fn hear_beside(&mut self, queue: &mut MergeQueue) -> Result<bool, QueueError> {
-        let Some((job, said)) = self.runs.next().await? else { return Ok(false) };
-        self.hear(queue, job, said)?;
-        Ok(true)
+    /// Waits until something ends that runs beside the batches, or somebody has changed the queue or its target meanwhile.
+    /// False if nothing runs.
+    pub(super) async fn hear_beside(&mut self, queue: &mut MergeQueue, tip: CommitId) -> Result<bool, QueueError> {
+        loop {
+            tokio::select! {
+                ended = self.next() => {
+                    let Some(ended) = ended? else { return Ok(false) };
+                    self.hear(queue, ended)?;
+                    return Ok(true);
+                }
+                () = tokio::time::sleep(POLL) => {}
+            }
+            let now = tokio::task::block_in_place(|| MergeQueue::read(&self.place.repo, &self.place.target))?;
+            if now.open != queue.open || tip_of(&self.place.repo, &self.place.target)? != tip {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes what has ended beside the batches. Conflicts that come of it, or are next, are resolved.
+    pub(super) fn hear(&mut self, queue: &mut MergeQueue, ended: EndedJob) -> Result<(), QueueError> {
+        match ended {
+            EndedJob::Test(job, said) => self.hear_test(queue, job, said)?,
+            EndedJob::Resolver(ended) => tokio::task::block_in_place(|| self.take_answer(queue, *ended))?,
+        }
+        self.start_resolvers(queue)
     }
 
     /// Takes the result of a test that ran beside the batches.
-    pub(super) fn hear(
-        &mut self,
-        queue: &mut MergeQueue,
-        job: TestJob,
-        said: Option<TestResult>,
-    ) -> Result<(), QueueError> {
+    fn hear_test(&mut self, queue: &mut MergeQueue, job: TestJob, said: Option<TestResult>) -> Result<(), QueueError> {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
             TestId::Prefix(_) | TestId::Emptied(..) => Ok(()),

@@ -9,9 +9,10 @@ use crate::engine::landing::{self, RebuildError};
 use crate::engine::merging::{TierOptions, TierResult, check_merge, resolve_conflict};
 use crate::git::merge::MergeError;
 use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, Person, Repo, TreeId, Writer};
-use crate::ids::CommitId;
+use crate::ids::{CommitId, RepoPath};
 use crate::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
 use crate::queue::{Candidate, EntryResolution, MergeQuestion, QueueEntry};
+use crate::step::{Step, StepKind};
 use crate::text::named;
 use crate::trailer::CommitMessage;
 
@@ -243,6 +244,46 @@ impl Merging<'_> {
             body: self.entry.title.clone(),
             trailers: [own].into_iter().chain(together).chain(origin.trailers()).collect(),
         };
+        self.write(writer, tree, parents, message)
+    }
+
+    /// The step of a task in whose files somebody has resolved its conflict. None for what is no task with steps, and for
+    /// what needed nobody.
+    fn merge_step(&self, commits: &[CommitId], origin: &MergeOrigin) -> Result<Option<CommitMessage>, git::Error> {
+        let by = match (origin.tier, &self.entry.resolver) {
+            (Tier::Agent, Some(session)) => format!("an agent, in session {session}"),
+            (Tier::Agent, None) => "an agent".to_owned(),
+            (Tier::Person, _) => "a person".to_owned(),
+            _ => return Ok(None),
+        };
+        let Some(task) = self.entry.task.as_ref().filter(|_| self.entry.is_repairable()) else { return Ok(None) };
+        let target = self.entry.target.as_str();
+        for commit in commits.iter().rev() {
+            let text = self.repo.history().message_of(*commit)?.message;
+            let step = Step::read(&CommitMessage::read(&String::from_utf8_lossy(&text)), target);
+            let Some(last) = step.filter(|step| step.task.as_ref() == Some(task) && step.retry.is_some()) else {
+                continue;
+            };
+            let Step { session, tree, name, retry, .. } = last;
+            let step = Step { session, tree, name, retry, ..Step::new(Some(task.clone()), StepKind::merge(), true) };
+            let mut paths: Vec<&RepoPath> = origin.resolved.iter().map(|hunk| &hunk.path).collect();
+            paths.dedup();
+            let body = format!("The conflict in {} was resolved by {by}.", named(&paths));
+            let mut message = step.message(target, &self.entry.title, None, &body);
+            message.trailers.push(("Pleach-Merge".to_owned(), self.entry.id.to_string()));
+            message.trailers.extend(origin.trailers());
+            return Ok(Some(message));
+        }
+        Ok(None)
+    }
+
+    fn write(
+        &self,
+        writer: &mut Writer,
+        tree: TreeId,
+        parents: Vec<CommitId>,
+        message: CommitMessage,
+    ) -> Result<CommitId, git::Error> {
         writer.commit(&CommitSpec {
             tree,
             parents,
@@ -309,7 +350,10 @@ impl Merging<'_> {
             files = or_conflict(merged)?.unwrap_or(files);
             parent = writer.commit_again(*step, files, &[parent])?;
         }
-        let resolved = self.commit(writer, tree, vec![parent], ("resolve", origin))?;
+        let resolved = match self.merge_step(&commits, origin)? {
+            Some(step) => self.write(writer, tree, vec![parent], step)?,
+            None => self.commit(writer, tree, vec![parent], ("resolve", origin))?,
+        };
         writer.commit_again(*last, tree, &[resolved])
     }
 

@@ -191,6 +191,7 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
             task: entry.task.clone(),
             session: None,
             title: format!("Undo {}", entry.name()),
+            goal: None,
             tests: entry.tests.clone(),
             tested: false,
             priority: entry.priority,

@@ -28,6 +28,8 @@ pub struct Submission {
     pub session: Option<SessionId>,
     /// What it is about.
     pub title: String,
+    /// What its task is to do, without secrets.
+    pub goal: Option<String>,
     /// Its own tests.
     pub tests: Vec<EntryTest>,
     /// Its head has passed them.
@@ -70,6 +72,7 @@ impl Submission {
             task: None,
             session: None,
             title,
+            goal: None,
             tests: Vec::new(),
             tested: false,
             priority: 0,
@@ -89,6 +92,7 @@ impl Submission {
             task: self.task,
             session: self.session,
             title: self.title,
+            goal: self.goal,
             tests: self.tests,
             tested: self.tested,
             priority: self.priority,
@@ -152,6 +156,7 @@ fn submit_again(old: &QueueEntry, new: QueueEntry) -> QueueEntry {
         priority,
         tested: new.tested || (old.tested && !is_tested_anew),
         title: new.title,
+        goal: new.goal,
         depends: new.depends,
         tests: new.tests,
         together: new.together.or_else(|| old.together.clone()),

@@ -40,7 +40,7 @@ pub(super) fn land(
     let (target, to) = (queue.target.clone(), last.built.commit);
     let of = |entry: &QueueEntry| items.iter().find(|item| item.entry.id == entry.id);
     let begin = |entry: &mut QueueEntry| {
-        let built = &of(entry).expect("only what lands is changed").built;
+        let BatchItem { built, why, .. } = of(entry).expect("only what lands is changed");
         entry.landing = Some(EntryLanding { from: built.onto, to: built.commit });
         entry.candidate = Some(built.candidate());
         entry.tier = Some(match entry.reimplemented && built.origin.tier <= Tier::Clean {
@@ -50,7 +50,7 @@ pub(super) fn land(
         entry.resolved = built.resolved();
         entry.verdict = Some(verdict.clone());
         entry.state = EntryState::Landing;
-        entry.why = None;
+        entry.why.clone_from(why);
     };
     let end = |entry: &mut QueueEntry| {
         entry.state = EntryState::Landed;
@@ -122,7 +122,9 @@ pub(super) fn settle(repo: &Repo, queue: &mut MergeQueue, tip: CommitId) -> Resu
         entry.landing = None;
     })?;
     let close = |entry: &mut QueueEntry| {
-        entry.why = entry.landing.is_none().then(|| format!("`{}` has it already", entry.target));
+        if entry.landing.is_none() {
+            entry.why = Some(format!("`{}` has it already", entry.target));
+        }
         entry.state = EntryState::Landed;
     };
     let mut closed: Vec<QueueEntry> = queue.entries().into_iter().filter(|entry| landed.contains(&entry.id)).collect();
@@ -139,6 +141,17 @@ pub(super) fn update(
     edit: impl Fn(&mut QueueEntry),
 ) -> Result<bool, QueueError> {
     update_with(repo, queue, ids, None, |_| true, edit)
+}
+
+/// Changes an entry that still is what it is expected to be. False if it is not.
+pub(super) fn update_if(
+    repo: &Repo,
+    queue: &mut MergeQueue,
+    id: &EntryId,
+    expected: impl Fn(&QueueEntry) -> bool,
+    edit: impl Fn(&mut QueueEntry),
+) -> Result<bool, QueueError> {
+    update_with(repo, queue, std::slice::from_ref(id), None, expected, edit)
 }
 
 /// Changes entries that are as they were when they were merged. False if one of them is not, or was closed.

@@ -1,26 +1,29 @@
-//! Works a queue: merges the next entries, tests what they come to, lands what passes. Who holds the lock of the queue
-//! does this; everything it knows is read from refs, so whoever comes next goes on where a killed process has stopped.
+//! Works a queue: merges the next entries, tests what they come to, lands what passes, while agents resolve what conflicts.
+//! Who holds the lock of the queue does this; everything it knows is read from refs, so whoever comes next goes on where a
+//! killed process has stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
 use super::candidate::UnfitMerge;
-use super::conflict::{conflict_path, forget_conflict};
+use super::conflict::forget_conflict;
 use super::error::QueueError;
 use super::extent::extent_of;
-use super::landing::{self, LandedPrefix, tip_of, update, update_built};
+use super::landing::{self, LandedPrefix, tip_of, update, update_built, update_if};
 use super::learned::record_landed;
 use super::outcome::QueueOutcome;
 use super::resolver::abandon_resolvers;
 use super::results::{self, TestResult};
-use super::run::{QueueRun, verdict_of};
+use super::run::{EndedJob, QueueRun, verdict_of};
 use super::store::{MergeQueue, QueueChange};
 use super::test_runs::{TestId, TestJob};
 use super::test_slot::TestPlace;
 use crate::engine::merging::conflicted_paths;
 use crate::engine::spawned::SpawnedRun;
 use crate::ids::{CommitId, EntryId};
+use crate::merge::Tier;
 use crate::queue::{self, EntryState, EntryTest, PrefixSearch, QueueEntry, TestVerdict};
+use crate::text::listed;
 
 impl QueueRun {
     /// Works in the background.
@@ -31,9 +34,22 @@ impl QueueRun {
     /// Works until nothing in the queue can move.
     pub async fn process(mut self) -> Result<QueueOutcome, QueueError> {
         tokio::task::block_in_place(|| abandon_resolvers(&self))?;
-        let worked = self.work().await;
+        let mut worked = self.work().await;
         self.runs.stop_all();
-        while self.runs.next().await?.is_some() {}
+        self.resolvers.stop(&self.place.engine.supervisor, |_, _| worked.is_ok());
+        let mut queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
+        loop {
+            let taken = match self.next().await {
+                Ok(None) => break,
+                Ok(Some(EndedJob::Resolver(ended))) => {
+                    tokio::task::block_in_place(|| self.take_answer(&mut queue, *ended))
+                }
+                Ok(Some(EndedJob::Test(..))) => Ok(()),
+                Err(error) => Err(error),
+            };
+            worked = worked.and(taken);
+        }
+        tokio::task::block_in_place(|| abandon_resolvers(&self))?;
         worked?;
         self.outcome.tests = self.runs.count;
         let mut queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
@@ -63,6 +79,7 @@ impl QueueRun {
             let size = self.record.batch_size(self.settings.batch, self.settings.slots);
             let plan = queue::plan_without(&held, &entries, &queue.passed, (size, self.settings.auto_merge_clean));
             let is_held = self.outcome.held.is_some();
+            self.start_resolvers(&mut queue)?;
             if let Some(id) = plan.to_approve.first() {
                 self.prepare(&mut queue, id, tip).await?;
             } else if !plan.batch.is_empty() && !is_held {
@@ -71,11 +88,7 @@ impl QueueRun {
                     continue;
                 }
                 self.work_batch(&mut queue, &plan.batch, tip).await?;
-            } else if self.hear_beside(&mut queue).await? {
-                continue;
-            } else if let Some(id) = self.conflicted(&queue).filter(|_| !is_held) {
-                self.resolve(&mut queue, &id, tip).await?;
-            } else {
+            } else if !self.hear_beside(&mut queue, tip).await? && !self.start_waiting(&mut queue)? {
                 return Ok(());
             }
         }
@@ -139,12 +152,14 @@ impl QueueRun {
     pub(super) async fn run_alone(&mut self, job: TestJob) -> Result<Option<TestResult>, QueueError> {
         let id = job.id.clone();
         self.runs.start(job)?;
-        while let Some((job, said)) = self.runs.next().await? {
-            if job.id == id {
-                return Ok(said);
+        while let Some(ended) = self.next().await? {
+            match ended {
+                EndedJob::Test(job, said) if job.id == id => return Ok(said),
+                beside => {
+                    let mut queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
+                    self.hear(&mut queue, beside)?;
+                }
             }
-            let mut queue = MergeQueue::read(&self.place.repo, &self.place.target)?;
-            self.hear(&mut queue, job, said)?;
         }
         Ok(None)
     }
@@ -166,6 +181,7 @@ impl QueueRun {
                 other => self.leave_out(queue, (&id, tip), other)?,
             }
         }
+        self.start_resolvers(queue)?;
         Ok((!batch.items.is_empty()).then_some(batch))
     }
 
@@ -175,6 +191,21 @@ impl QueueRun {
         (id, tip): (&EntryId, CommitId),
         left_out: LeftOut,
     ) -> Result<(), QueueError> {
+        let is_outdated = |entry: &QueueEntry| {
+            entry.resolution.as_ref().is_some_and(|made| made.tier == Tier::Agent && made.onto != tip)
+        };
+        if matches!(left_out, LeftOut::Conflict(_) | LeftOut::Unfit(UnfitMerge { question: None, .. }))
+            && queue.entry(id).is_some_and(|stored| is_outdated(&stored.entry))
+        {
+            // The agent is not to blame that others have landed in the same places meanwhile.
+            let done = update_if(&self.place.repo, queue, id, is_outdated, |entry| {
+                entry.state = EntryState::Submitted;
+                entry.resolution = None;
+                entry.attempts = entry.attempts.saturating_sub(1);
+                entry.why = Some(format!("`{}` has moved where its conflict was resolved", entry.target));
+            });
+            return done.map(drop);
+        }
         let mut asked = None;
         let (conflicts, why, is_worked_again) = match left_out {
             // The next look finds it on the target.
@@ -206,19 +237,10 @@ impl QueueRun {
         done.map(drop)
     }
 
-    /// The next entry whose conflict an agent may resolve.
-    fn conflicted(&self, queue: &MergeQueue) -> Option<EntryId> {
-        let base = self.place.engine.worktree_base(&self.place.repo, &self.place.repo_name);
-        // Nobody is asked while a person resolves it.
-        let is_free = |entry: &QueueEntry| !conflict_path(&base, &entry.target, &entry.id).exists();
-        let mut entries = queue.entries().into_iter().filter(|entry| entry.together.is_none());
-        entries.find(|entry| entry.state == EntryState::Conflicted && is_free(entry)).map(|entry| entry.id)
-    }
-
     /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
     /// makes the tests fail.
     async fn work_batch(&mut self, queue: &mut MergeQueue, ids: &[EntryId], tip: CommitId) -> Result<(), QueueError> {
-        let Some(batch) = self.gather(queue, ids, tip).await? else { return Ok(()) };
+        let Some(mut batch) = self.gather(queue, ids, tip).await? else { return Ok(()) };
         for item in &batch.items {
             if !self.vet(queue, item).await? {
                 return Ok(());
@@ -238,6 +260,9 @@ impl QueueRun {
             }
             if step.land > landed {
                 let verdict = verdicts.get(&step.land).map_or(TestVerdict::Unverified, |(verdict, _)| verdict.clone());
+                for nth in landed..step.land {
+                    batch.items[nth].why = self.passed_with(&batch, nth, step.land)?;
+                }
                 let items = &batch.items[landed..step.land];
                 if !self.land(queue, items, from, &verdict)? {
                     self.stop_prefixes(&search);
@@ -261,16 +286,15 @@ impl QueueRun {
             if self.start_tests(&batch, &step.test, &mut search, &mut verdicts)? {
                 continue;
             }
-            let Some((job, said)) = self.runs.next().await? else { return Ok(()) };
-            match (&job.id, said) {
-                (TestId::Prefix(length), Some(result)) => {
-                    search.running.remove(length);
-                    search.tested.insert(*length, result.passed);
-                    verdicts.insert(*length, (verdict_of(&result), Some(result)));
+            match self.next().await? {
+                Some(EndedJob::Test(TestJob { id: TestId::Prefix(length), .. }, Some(result))) => {
+                    search.running.remove(&length);
+                    search.tested.insert(length, result.passed);
+                    verdicts.insert(length, (verdict_of(&result), Some(result)));
                 }
                 // The run is being stopped.
-                (TestId::Prefix(_), None) => return Ok(()),
-                (_, said) => self.hear(queue, job, said)?,
+                None | Some(EndedJob::Test(TestJob { id: TestId::Prefix(_), .. }, None)) => return Ok(()),
+                Some(beside) => self.hear(queue, beside)?,
             }
         }
     }
@@ -357,5 +381,19 @@ impl QueueRun {
 
     fn stop_prefixes(&mut self, search: &PrefixSearch) {
         search.running.iter().for_each(|length| self.runs.stop(&TestId::Prefix(*length)));
+    }
+
+    /// That an entry lands although the tests are known to fail without those that are merged behind it.
+    fn passed_with(&self, batch: &MergeBatch, nth: usize, land: usize) -> Result<Option<String>, QueueError> {
+        let (behind, tests) = (&batch.items[nth + 1..land], batch.tests(nth + 1, self.settings.test.as_ref()));
+        if behind.is_empty() || tests.is_empty() {
+            return Ok(None);
+        }
+        let job = self.job(TestId::Prefix(nth + 1), batch.items[nth].built.commit, tests)?;
+        let known = results::known(&self.place.repo, &self.place.target, &job.key)?;
+        Ok(known.filter(|result| !result.passed).map(|result| {
+            let with = listed(behind.iter().map(|item| item.entry.name()), 3);
+            format!("passed together with {with}; without that its tests fail ({})", result.exit)
+        }))
     }
 }

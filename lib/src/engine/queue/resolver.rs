@@ -1,89 +1,202 @@
-//! Has an agent resolve what cannot be merged: a session of its own, on the commit of the conflict. Its files are only
-//! what the next batch tests; they land by the same way as everything else.
+//! Has agents resolve what cannot be merged: each in a session of its own, on the commit of the conflict, beside the tests
+//! of everything else. Their files are only what a later batch merges and tests; they land by the same way as all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
 
 use super::answer::{AgentAnswer, judge};
 use super::batch::tests_of;
 use super::candidate::{MergeBuild, MergeOptions, UnfitMerge, build};
 use super::cleanup::remove_session_files;
-use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
+use super::conflict::{OpenConflict, conflict_path, forget_conflict, keep_conflict, open_conflict, resolution};
 use super::error::QueueError;
-use super::landing::update;
+use super::landing::{tip_of, update, update_if};
+use super::resolver_request::{LandedWork, request, resolving_words};
 use super::run::QueueRun;
 use super::settings::ResolverSettings;
 use super::state::entry_log;
 use super::store::MergeQueue;
-use crate::engine::landing::commits_since;
+use super::test_slot::TestPlace;
 use crate::engine::merging::left_words;
-use crate::engine::{SessionEnded, SessionRepo, StartRequest, Summary, cancel, run_session, start_session};
-use crate::git::{self, Head, Repo, TreeId};
-use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
+use crate::engine::start::{make_first_copy, open_session};
+use crate::engine::{Session, SessionEnded, SessionRepo, StartRequest, Summary, Supervisor, cancel, run_session};
+use crate::event::MergeResolution;
+use crate::git::{Head, Repo, TreeId};
+use crate::ids::{EntryId, RepoPath, SessionId};
 use crate::merge::Tier;
 use crate::plan::{self, Inputs, print};
-use crate::queue::{EntryState, QueueEntry, ResolutionRequest};
+use crate::queue::{EntryState, EntryTest, QueueEntry, ResolutionRequest};
 use crate::state::Phase;
+use crate::text::named;
 
 /// The built-in pipeline of the agent that resolves conflicts.
 const RESOLVE_PIPELINE: &str = include_str!("../../../pipelines/resolve.dot");
 
-/// How many commits of the target are told of.
-const TOLD: usize = 20;
+/// The agents at work on conflicts, each beside the tests.
+#[derive(Debug, Default)]
+pub(super) struct Resolvers {
+    jobs: JoinSet<ResolverEnd>,
+    /// The sessions of those that are still wanted, by entry.
+    sessions: BTreeMap<EntryId, SessionId>,
+}
+
+/// An agent that works on the conflict of an entry.
+struct ResolverJob {
+    place: TestPlace,
+    entry: QueueEntry,
+    conflict: OpenConflict,
+    tests: Vec<EntryTest>,
+    /// What the tests printed when they failed last.
+    log: Option<String>,
+    options: MergeOptions,
+}
+
+/// What an agent has made of the conflict of an entry.
+#[derive(Debug)]
+pub(super) struct ResolverEnd {
+    entry: QueueEntry,
+    session: SessionId,
+    conflict: OpenConflict,
+    answer: Result<AgentAnswer, QueueError>,
+}
+
+impl Resolvers {
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Waits for the next that ends and is still wanted; none once none works.
+    pub(super) async fn next(&mut self) -> Option<ResolverEnd> {
+        while let Some(ended) = self.jobs.join_next().await {
+            let ended = ended.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()));
+            if self.sessions.get(&ended.entry.id) == Some(&ended.session) {
+                self.sessions.remove(&ended.entry.id);
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    /// Stops those whose result nobody waits for.
+    pub(super) fn stop(&mut self, supervisor: &Supervisor, is_wanted: impl Fn(&EntryId, &SessionId) -> bool) {
+        for (_, session) in self.sessions.extract_if(.., |entry, session| !is_wanted(entry, session)) {
+            supervisor.kill(&session);
+        }
+    }
+}
 
 impl QueueRun {
-    /// Has an agent resolve the conflict of an entry, or hands it to a person.
-    pub(super) async fn resolve(
-        &mut self,
-        queue: &mut MergeQueue,
-        id: &EntryId,
-        tip: CommitId,
-    ) -> Result<(), QueueError> {
+    /// Has agents resolve conflicts, so many at once as may; what none may resolve is handed on. Agents whose entry was
+    /// dropped or queued again meanwhile are stopped.
+    pub(super) fn start_resolvers(&mut self, queue: &mut MergeQueue) -> Result<(), QueueError> {
+        *queue = tokio::task::block_in_place(|| MergeQueue::read(&self.place.repo, &self.place.target))?;
+        let supervisor = Arc::clone(&self.place.engine.supervisor);
+        self.resolvers.stop(&supervisor, |entry, session| {
+            queue.entry(entry).is_some_and(|stored| is_resolved_by(&stored.entry, session))
+        });
+        let at_once = self.settings.resolver.as_ref().map_or(1, |resolver| resolver.at_once);
+        while self.resolvers.sessions.len() < at_once
+            && self.outcome.held.is_none()
+            && !self.place.engine.cancel.is_stopped()
+            && let Some(id) = self.conflicted(queue, true)
+        {
+            tokio::task::block_in_place(|| self.start_resolver(queue, &id))?;
+        }
+        Ok(())
+    }
+
+    /// Starts what has waited for files that nobody brings into the target now. False if there is nothing.
+    pub(super) fn start_waiting(&mut self, queue: &mut MergeQueue) -> Result<bool, QueueError> {
+        let waiting = self.conflicted(queue, false);
+        let waiting = waiting.filter(|_| self.outcome.held.is_none() && !self.place.engine.cancel.is_stopped());
+        let Some(id) = waiting else { return Ok(false) };
+        tokio::task::block_in_place(|| self.start_resolver(queue, &id))?;
+        Ok(true)
+    }
+
+    /// The next entry whose conflict an agent may resolve; `apart` if only where no other work is about to land that was
+    /// resolved in the same files: it would have to be resolved once more.
+    fn conflicted(&self, queue: &MergeQueue, apart: bool) -> Option<EntryId> {
+        let base = self.place.engine.worktree_base(&self.place.repo, &self.place.repo_name);
+        let entries = queue.entries();
+        let is_coming = |entry: &&QueueEntry| match entry.state {
+            EntryState::Resolving => true,
+            state => state.is_workable() && entry.resolution.is_some(),
+        };
+        let coming: BTreeSet<&RepoPath> = entries
+            .iter()
+            .filter(is_coming)
+            .flat_map(|entry| &entry.conflicts)
+            .map(|conflict| &conflict.path)
+            .collect();
+        let is_apart = |entry: &QueueEntry| entry.conflicts.iter().all(|conflict| !coming.contains(&conflict.path));
+        // Nobody is asked while a person resolves it.
+        let is_free = |entry: &QueueEntry| !conflict_path(&base, &entry.target, &entry.id).exists();
+        let mut conflicted =
+            entries.iter().filter(|entry| entry.state == EntryState::Conflicted && entry.together.is_none());
+        conflicted.find(|entry| is_free(entry) && (!apart || is_apart(entry))).map(|entry| entry.id.clone())
+    }
+
+    /// Has an agent resolve the conflict of an entry, or hands it on.
+    fn start_resolver(&mut self, queue: &mut MergeQueue, id: &EntryId) -> Result<(), QueueError> {
         let Some(stored) = queue.entry(id) else { return Ok(()) };
         let (entry, log) = (stored.entry.clone(), entry_log(&self.place.repo, stored)?);
         let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts)
         else {
-            let why = entry.why.clone().unwrap_or_default();
+            let paths: Vec<&RepoPath> = entry.conflicts.iter().map(|conflict| &conflict.path).collect();
+            let why = entry.why.clone().unwrap_or_else(|| format!("it conflicts in {}", named(&paths)));
             return self.give_back(queue, id, &why, |_| {});
         };
-        let options = self.settings.merge_options();
-        let repo = self.place.repo.clone();
-        let Some(conflict) = tokio::task::block_in_place(|| open_conflict(&repo, &entry, tip, &options))? else {
+        let (options, repo) = (self.settings.merge_options(), self.place.repo.clone());
+        let tip = tip_of(&repo, &self.place.target)?;
+        let Some(conflict) = open_conflict(&repo, &entry, tip, &options)? else {
             update(&repo, queue, std::slice::from_ref(id), |entry| entry.state = EntryState::Submitted)?;
             return Ok(());
         };
-        let request = tokio::task::block_in_place(|| request(&repo, &entry, &conflict, log.clone()))?;
-        let answer = match self.ask(queue, &entry, &conflict, &request, &settings).await? {
-            AgentAnswer::Resolved(tree) => {
-                let tests = tests_of([&entry], self.settings.test.as_ref());
-                tokio::task::block_in_place(|| judge(&repo, &entry, &conflict, tree, (&tests, log.as_deref())))?
-            }
-            other => other,
-        };
-        let answer = match answer {
-            AgentAnswer::Resolved(tree) => {
-                tokio::task::block_in_place(|| fit(&repo, &entry, &conflict, tree, &options))?
-            }
-            other => other,
-        };
-        self.take_answer(queue, &entry, &conflict, &settings, answer)
+        let landed = LandedWork::of(&repo, &entry, &conflict)?;
+        let request = request(&repo, &entry, &conflict, (&landed, log.clone()))?;
+        let session =
+            open_session(Arc::clone(&self.place.engine), self.session(&entry, &conflict, &request, &settings))?;
+        let paths: Vec<RepoPath> = conflict.paths.iter().map(|conflict| conflict.path.clone()).collect();
+        let doing = resolving_words(&landed.names, &paths);
+        let is_same = |now: &QueueEntry| now.state == EntryState::Conflicted && now.head == entry.head;
+        let is_open = update_if(&repo, queue, id, is_same, |entry| {
+            entry.state = EntryState::Resolving;
+            entry.attempts += 1;
+            entry.resolver = Some(session.id().clone());
+            entry.conflicts.clone_from(&conflict.paths);
+            entry.why = Some(doing.clone());
+        })?;
+        if !is_open {
+            let id = session.id().clone();
+            drop(session);
+            return clear_up(&self.place, &id);
+        }
+        self.tell_resolution(&entry, session.id(), (doing, paths, landed.names), None);
+        self.resolvers.sessions.insert(id.clone(), session.id().clone());
+        let tests = tests_of([&entry], self.settings.test.as_ref());
+        let job = ResolverJob { place: self.place.clone(), entry, conflict, tests, log, options };
+        self.resolvers.jobs.spawn(job.run(session));
+        Ok(())
     }
 
-    /// Runs the session of the agent, and takes what it leaves.
-    async fn ask(
-        &mut self,
-        queue: &mut MergeQueue,
+    /// The session of an agent that resolves a conflict.
+    fn session(
+        &self,
         entry: &QueueEntry,
         conflict: &OpenConflict,
         request: &ResolutionRequest,
         settings: &ResolverSettings,
-    ) -> Result<AgentAnswer, QueueError> {
-        let engine = self.place.engine.clone();
-        let values = [("entry", entry.name()), ("request", engine.redactor.text(&request.text()).into_owned())];
+    ) -> StartRequest {
+        let redactor = &self.place.engine.redactor;
+        let values = [("entry", entry.name()), ("request", redactor.text(&request.text()).into_owned())];
         let values: BTreeMap<String, String> = values.map(|(key, value)| (key.to_owned(), value)).into();
         let dot = resolve_pipeline(settings);
         let inputs = Inputs { files: BTreeMap::new(), values: values.clone() };
         let pipeline = plan::load(&dot, &inputs, &[]).0.expect("the pipeline of conflicts is sound");
-        let start = StartRequest {
+        StartRequest {
             record: SessionRepo {
                 repo: self.place.repo.clone(),
                 name: self.place.repo_name.clone(),
@@ -99,55 +212,26 @@ impl QueueRun {
             inputs: values,
             config: settings.config.clone(),
             simulated: false,
-        };
-        let mut session = start_session(engine, start, &mut |_| {}).await?;
-        let id = session.id().clone();
-        update(&self.place.repo, queue, std::slice::from_ref(&entry.id), |entry| {
-            entry.state = EntryState::Resolving;
-            entry.attempts += 1;
-            entry.resolver = Some(id.clone());
-            entry.conflicts.clone_from(&conflict.paths);
-        })?;
-        let ended = run_session(&mut session).await?;
-        let answer = match ended {
-            SessionEnded::Completed => {
-                let work = session.state().work.get(&self.place.repo_name).copied().unwrap_or(conflict.commit);
-                AgentAnswer::Resolved(self.place.repo.tree_of(work)?)
-            }
-            SessionEnded::Failed { reason } => AgentAnswer::Failed(reason),
-            SessionEnded::Cancelled => AgentAnswer::Failed("its session was cancelled".to_owned()),
-            SessionEnded::Paused(_) if self.place.engine.cancel.is_stopped() => AgentAnswer::Stopped,
-            SessionEnded::Paused(pause) => AgentAnswer::Failed(format!("its session waits: {:?}", pause.reason)),
-        };
-        let is_open = matches!(session.state().phase, Phase::Running | Phase::Paused { .. });
-        let branch = session.state().branches.get(&self.place.repo_name).cloned();
-        drop(session);
-        tokio::task::block_in_place(|| {
-            if is_open {
-                abandon(self, &id)?;
-            }
-            remove_session_files(&self.place, &id, branch.as_ref())
-        })?;
-        Ok(answer)
+        }
     }
 
-    fn take_answer(
-        &mut self,
-        queue: &mut MergeQueue,
-        entry: &QueueEntry,
-        conflict: &OpenConflict,
-        settings: &ResolverSettings,
-        answer: AgentAnswer,
-    ) -> Result<(), QueueError> {
-        let (repo, id) = (self.place.repo.clone(), std::slice::from_ref(&entry.id));
-        let (why, left) = match answer {
+    /// Takes what an agent has made of a conflict, unless its entry is another by now. Where the target has moved
+    /// meanwhile, the next batch merges it anew and tests it there.
+    pub(super) fn take_answer(&mut self, queue: &mut MergeQueue, ended: ResolverEnd) -> Result<(), QueueError> {
+        let ResolverEnd { entry, session, conflict, answer } = ended;
+        let (repo, id) = (self.place.repo.clone(), &entry.id);
+        let Some(settings) = self.settings.resolver.clone() else { return Ok(()) };
+        *queue = MergeQueue::read(&repo, &self.place.target)?;
+        let is_own = |now: &QueueEntry| is_resolved_by(now, &session);
+        let Some(now) = queue.entry(id).map(|stored| stored.entry.clone()).filter(is_own) else { return Ok(()) };
+        let (why, left) = match answer? {
             AgentAnswer::Resolved(tree) => {
-                let resolution = resolution(&repo, entry, conflict, tree, Tier::Agent)?;
+                let resolution = resolution(&repo, &entry, &conflict, tree, Tier::Agent)?;
                 let done = match resolution.repairs {
                     true => "an agent has repaired its merge",
                     false => "an agent has resolved its conflict",
                 };
-                update(&repo, queue, id, |entry| {
+                let is_taken = update_if(&repo, queue, id, is_own, |entry| {
                     entry.state = EntryState::Submitted;
                     entry.resolution = Some(resolution.clone());
                     entry.accepted.clear();
@@ -155,37 +239,104 @@ impl QueueRun {
                     entry.approved = false;
                     entry.why = Some(done.to_owned());
                 })?;
-                return forget_conflict(&repo, &entry.target, &entry.id);
-            }
-            AgentAnswer::Stopped => {
-                update(&repo, queue, id, |entry| {
-                    entry.state = EntryState::Conflicted;
-                    entry.attempts = entry.attempts.saturating_sub(1);
-                })?;
+                if is_taken {
+                    forget_conflict(&repo, &entry.target, id)?;
+                    self.tell_resolution(&entry, &session, (done.to_owned(), Vec::new(), Vec::new()), Some(true));
+                }
                 return Ok(());
             }
+            // Whoever comes next has it resolved anew.
+            AgentAnswer::Stopped => return Ok(()),
             AgentAnswer::Partial(tree, left) => {
-                keep_conflict(&repo, entry, conflict.onto, tree)?;
+                keep_conflict(&repo, &entry, conflict.onto, tree)?;
                 (left_words(&left), Some(left))
             }
             AgentAnswer::Failed(why) => (why, None),
         };
+        self.tell_resolution(&entry, &session, (why.clone(), Vec::new(), Vec::new()), Some(false));
         let edit = |entry: &mut QueueEntry| {
             if let Some(left) = &left {
                 entry.conflicts.retain(|conflict| left.contains(&conflict.path));
             }
         };
-        // The attempt that has just been made is counted in the entry.
-        if entry.attempts + 1 < settings.attempts {
-            update(&repo, queue, id, |entry| {
+        if now.attempts < settings.attempts {
+            update_if(&repo, queue, id, is_own, |entry| {
                 entry.state = EntryState::Conflicted;
                 entry.why = Some(why.clone());
                 edit(entry);
             })?;
             return Ok(());
         }
-        self.give_back(queue, &entry.id, &format!("no agent could resolve it: {why}"), edit)
+        self.give_back(queue, id, &format!("no agent could resolve it: {why}"), edit)
     }
+
+    /// Tells what an agent does with the conflict of an entry, or what came of it.
+    fn tell_resolution(
+        &self,
+        entry: &QueueEntry,
+        session: &SessionId,
+        (text, paths, with): (String, Vec<RepoPath>, Vec<String>),
+        resolved: Option<bool>,
+    ) {
+        self.place.engine.tell(MergeResolution {
+            entry: entry.id.clone(),
+            task: entry.task.clone().filter(|_| entry.is_repairable()),
+            branch: entry.branch.clone(),
+            target: entry.target.clone(),
+            session: session.clone(),
+            text,
+            paths,
+            with,
+            resolved,
+            extra: Default::default(),
+        });
+    }
+}
+
+impl ResolverJob {
+    /// Runs the session of the agent, and judges what it leaves.
+    async fn run(self, session: Session) -> ResolverEnd {
+        let id = session.id().clone();
+        let asked = self.ask(session).await;
+        let answer = tokio::task::block_in_place(|| {
+            clear_up(&self.place, &id)?;
+            match asked {
+                Ok(AgentAnswer::Resolved(tree)) => self.judged(tree),
+                // A setup that is stopped is an error of the session.
+                Err(_) if self.place.engine.cancel.is_stopped() => Ok(AgentAnswer::Stopped),
+                other => other,
+            }
+        });
+        ResolverEnd { entry: self.entry, session: id, conflict: self.conflict, answer }
+    }
+
+    async fn ask(&self, session: Session) -> Result<AgentAnswer, QueueError> {
+        let TestPlace { engine, repo, repo_name, .. } = &self.place;
+        let (mut session, _) = make_first_copy(session).await?;
+        Ok(match run_session(&mut session).await? {
+            SessionEnded::Completed => {
+                let work = session.state().work.get(repo_name).copied().unwrap_or(self.conflict.commit);
+                AgentAnswer::Resolved(repo.tree_of(work)?)
+            }
+            SessionEnded::Failed { reason } => AgentAnswer::Failed(reason),
+            SessionEnded::Cancelled => AgentAnswer::Failed("its session was cancelled".to_owned()),
+            SessionEnded::Paused(_) if engine.cancel.is_stopped() => AgentAnswer::Stopped,
+            SessionEnded::Paused(pause) => AgentAnswer::Failed(format!("its session waits: {:?}", pause.reason)),
+        })
+    }
+
+    fn judged(&self, tree: TreeId) -> Result<AgentAnswer, QueueError> {
+        let Self { place, entry, conflict, tests, log, options } = self;
+        match judge(&place.repo, entry, conflict, tree, (tests, log.as_deref()))? {
+            AgentAnswer::Resolved(tree) => fit(&place.repo, entry, conflict, tree, options),
+            other => Ok(other),
+        }
+    }
+}
+
+/// Whether the agent of a session resolves the conflict of an entry.
+fn is_resolved_by(entry: &QueueEntry, session: &SessionId) -> bool {
+    entry.state == EntryState::Resolving && entry.resolver.as_ref() == Some(session)
 }
 
 /// The answer, unless its merge would be refused: then that is what the next try is told.
@@ -204,33 +355,39 @@ fn fit(
     })
 }
 
-/// Ends the sessions of agents that a killed process has left, so that their entries are resolved anew.
+/// Ends the sessions of agents that have not come to an end, so that their entries are resolved anew.
 pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
     let (repo, target) = (&run.place.repo, &run.place.target);
     let mut queue = MergeQueue::read(repo, target)?;
     let is_left = |entry: &QueueEntry| entry.state == EntryState::Resolving;
     for entry in queue.entries().into_iter().filter(is_left) {
         if let Some(session) = &entry.resolver {
-            abandon(run, session)?;
-            let branch = Summary::newest(repo, session).ok().and_then(|session| Some(session.branch()?.1.clone()));
-            remove_session_files(&run.place, session, branch.as_ref())?;
+            clear_up(&run.place, session)?;
         }
         update(repo, &mut queue, &[entry.id], |entry| {
             entry.state = EntryState::Conflicted;
             entry.attempts = entry.attempts.saturating_sub(1);
+            entry.why = None;
         })?;
     }
     Ok(())
 }
 
-/// Ends a session that is not to be resumed. One that has ended, or that nobody recorded, needs nothing.
-fn abandon(run: &QueueRun, session: &SessionId) -> Result<(), QueueError> {
+/// Ends a session that is not to be resumed, and removes its worktree and its branch. One that nobody recorded needs
+/// nothing.
+fn clear_up(place: &TestPlace, session: &SessionId) -> Result<(), QueueError> {
     use crate::engine::Error;
-    match cancel::abandon_session(&run.place.repo, &run.place.engine.redactor, session, None) {
-        Ok(()) | Err(Error::Over { .. } | Error::State(_)) => Ok(()),
-        Err(Error::Record(crate::record::Error::Missing { .. })) => Ok(()),
-        Err(error) => Err(error.into()),
+    let known = Summary::newest(&place.repo, session).ok();
+    let is_over = |known: &Summary| matches!(known.state.phase, Phase::Completed | Phase::Failed { .. });
+    if !known.as_ref().is_some_and(is_over) {
+        match cancel::abandon_session(&place.repo, &place.engine.redactor, session, None) {
+            Ok(()) | Err(Error::Over { .. } | Error::State(_)) => {}
+            Err(Error::Record(crate::record::Error::Missing { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    let branch = known.as_ref().and_then(Summary::branch).map(|(_, branch)| branch.clone());
+    remove_session_files(place, session, branch.as_ref())
 }
 
 /// The pipeline with the agent of the settings.
@@ -239,31 +396,4 @@ fn resolve_pipeline(settings: &ResolverSettings) -> String {
     let end = RESOLVE_PIPELINE.rfind('}').unwrap_or(RESOLVE_PIPELINE.len());
     let agent = format!("    resolve [agent={}]\n", print::quote(agent));
     format!("{}{agent}{}", &RESOLVE_PIPELINE[..end], &RESOLVE_PIPELINE[end..])
-}
-
-fn request(
-    repo: &Repo,
-    entry: &QueueEntry,
-    conflict: &OpenConflict,
-    log: Option<String>,
-) -> Result<ResolutionRequest, QueueError> {
-    let mut request = ResolutionRequest {
-        name: entry.name(),
-        target: entry.target.to_string(),
-        goal: entry.title.clone(),
-        conflicts: conflict.paths.clone(),
-        log,
-        objection: entry.why.clone().filter(|_| entry.attempts > 0),
-        ..ResolutionRequest::default()
-    };
-    let Some(base) = repo.history().merge_base(conflict.onto, entry.head)? else { return Ok(request) };
-    let paths: Vec<RepoPath> = conflict.paths.iter().map(|conflict| conflict.path.clone()).collect();
-    let [from, ours, theirs] = [repo.tree_of(base)?, repo.tree_of(conflict.onto)?, repo.tree_of(entry.head)?];
-    request.diff = git::diff::patch(repo, from, theirs, &[])?;
-    request.target_diff = git::diff::patch(repo, from, ours, &paths)?;
-    for commit in commits_since(repo, conflict.onto, base)?.into_iter().rev().take(TOLD) {
-        let message = repo.history().message_of(commit)?;
-        request.meanwhile.extend(String::from_utf8_lossy(&message.message).lines().next().map(str::to_owned));
-    }
-    Ok(request)
 }

@@ -6,6 +6,7 @@ use super::archive::archive_old;
 use super::error::QueueError;
 use super::landing::{tip_of, update};
 use super::outcome::QueueOutcome;
+use super::resolver::{ResolverEnd, Resolvers};
 use super::results::{ResultKey, TestResult};
 use super::settings::QueueSettings;
 use super::store::{MergeQueue, QueueChange, change_queue};
@@ -26,12 +27,22 @@ pub struct QueueRun {
     pub(super) place: TestPlace,
     pub(super) settings: QueueSettings,
     pub(super) runs: TestRuns,
+    pub(super) resolvers: Resolvers,
     /// Entries whose tests are run again before they are blamed.
     pub(super) suspects: Suspects,
     pub(super) outcome: QueueOutcome,
     /// How many entries were red, which decides about the size of batches.
     pub(super) record: BatchRecord,
     _lock: Lock,
+}
+
+/// What has come to an end of all that runs at once.
+#[derive(Debug)]
+pub(super) enum EndedJob {
+    /// A test, with what it said; nothing if it was stopped.
+    Test(TestJob, Option<TestResult>),
+    /// The work of an agent on a conflict.
+    Resolver(Box<ResolverEnd>),
 }
 
 /// The name of the lock on the queue of a target.
@@ -57,7 +68,27 @@ impl QueueRun {
         let place = TestPlace { engine, repo, repo_name, target };
         let (runs, record) = (TestRuns::new(place.clone()), BatchRecord::default());
         let (suspects, outcome) = (Suspects::default(), QueueOutcome::default());
-        Ok(Self { place, settings, runs, suspects, outcome, record, _lock: lock })
+        let resolvers = Resolvers::default();
+        Ok(Self { place, settings, runs, resolvers, suspects, outcome, record, _lock: lock })
+    }
+
+    /// Waits for what ends next of all that runs; none once nothing does.
+    pub(super) async fn next(&mut self) -> Result<Option<EndedJob>, QueueError> {
+        while !self.runs.is_empty() || !self.resolvers.is_empty() {
+            tokio::select! {
+                ended = self.runs.next(), if !self.runs.is_empty() => {
+                    if let Some((job, said)) = ended? {
+                        return Ok(Some(EndedJob::Test(job, said)));
+                    }
+                }
+                ended = self.resolvers.next(), if !self.resolvers.is_empty() => {
+                    if let Some(ended) = ended {
+                        return Ok(Some(EndedJob::Resolver(Box::new(ended))));
+                    }
+                }
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn job(&self, id: TestId, commit: CommitId, tests: Vec<EntryTest>) -> Result<TestJob, QueueError> {
@@ -123,6 +154,7 @@ pub(super) fn tell_landed(engine: &Engine, entry: &QueueEntry) {
         target: entry.target.clone(),
         entry: entry.id.clone(),
         tier: entry.tier.map(|tier| tier.to_string()),
+        why: entry.why.clone().filter(|_| entry.landing.is_some()),
         extra: Default::default(),
     });
 }

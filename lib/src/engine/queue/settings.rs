@@ -60,6 +60,8 @@ pub struct ResolverSettings {
     pub agent: Option<String>,
     /// How often it may try.
     pub attempts: u32,
+    /// How many conflicts are resolved at once.
+    pub at_once: usize,
     /// The prefix of its branches.
     pub branch_prefix: String,
     /// The configuration, without keys and machine paths.

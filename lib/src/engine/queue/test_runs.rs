@@ -148,6 +148,10 @@ impl TestRuns {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// Stops everything.
     pub(super) fn stop_all(&mut self) {
         for (_, (_, canceller)) in std::mem::take(&mut self.wanted) {

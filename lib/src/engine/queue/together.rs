@@ -199,7 +199,7 @@ impl JointLanding {
     /// Says in the entries what would land, to be approved.
     fn offer(&self, parts: &mut [PartNow], verdict: &TestVerdict) -> Result<(), QueueError> {
         for part in parts {
-            let Some(BatchItem { entry, built }) = part.item.clone() else { continue };
+            let Some(BatchItem { entry, built, .. }) = part.item.clone() else { continue };
             self.set(part, &entry.id, |entry| {
                 entry.candidate = Some(built.candidate());
                 entry.tier = Some(built.origin.tier);
@@ -227,7 +227,7 @@ impl JointLanding {
             if let Some(entry) = entry {
                 let (UnfitMerge { why, question }, conflicts) = match build(&now.repo, &entry, tip, &options)? {
                     MergeBuild::Built(built) => {
-                        now.item = Some(BatchItem { entry, built });
+                        now.item = Some(BatchItem { entry, built, why: None });
                         parts.push(now);
                         continue;
                     }

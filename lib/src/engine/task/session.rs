@@ -168,16 +168,16 @@ impl TaskSession {
 
     /// Moves the task's branch to its rebuilt steps, with the test that failed there.
     pub fn turn_red(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
-        self.at_root(|context| step::turn_red(context, built, report))
+        self.at_root(|context| step::turn_red(context, built, &StepKind::Test, report))
     }
 
-    /// The same for steps that were rebuilt without their code, which goes from the worktree.
-    pub fn turn_away(&mut self, built: CommitId, report: StepReport) -> Result<(), Error> {
+    /// The same for a step of another kind, with the files of the rebuilt steps in the worktree.
+    pub fn turn_away(&mut self, built: CommitId, step: &StepKind, report: StepReport) -> Result<(), Error> {
         self.at_root(|context| {
             recording::flush(context)?;
             let (id, branch) = (context.plan.id.clone(), context.task_copy().branch.clone());
             workspace::hand_over(context.task_copy_mut(), id, branch, CopyPosition::all(built))?;
-            step::turn_red(context, built, report)
+            step::turn_red(context, built, step, report)
         })
     }
 

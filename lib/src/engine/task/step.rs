@@ -123,12 +123,17 @@ fn defer_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
     Ok(())
 }
 
-/// Moves the task's branch to its rebuilt steps, with the test that failed there.
-pub(in crate::engine) fn turn_red(context: &mut Context, built: CommitId, report: StepReport) -> Result<(), Error> {
+/// Moves the task's branch to its rebuilt steps, with the step that failed there: its tests, or its merge.
+pub(in crate::engine) fn turn_red(
+    context: &mut Context,
+    built: CommitId,
+    step: &StepKind,
+    report: StepReport,
+) -> Result<(), Error> {
     recording::flush(context)?;
     let (repo, old) = (context.task_of().repo.clone(), context.task_branch_tip());
     context.task_copy_mut().place(built);
-    let name = "test".to_owned();
+    let name = step.as_str().to_owned();
     let node =
         Node { step: Some(name), ..context.plan.pipeline.start().expect("a pipeline that ran has a start").clone() };
     let mut writer = context.task_copy().repo.writer();
@@ -136,7 +141,7 @@ pub(in crate::engine) fn turn_red(context: &mut Context, built: CommitId, report
     // No node reported the log, and the commit may not have it either.
     let messages: Vec<Value> = report.log.iter().map(|log| output_message(log)).collect();
     let made = node_step(context, &node, false, Some(report), &mut writer, (tree, built))?;
-    let (mut step, tree) = made.expect("a test of a task is a step of it");
+    let (mut step, tree) = made.expect("what a landing finds out about a task is a step of it");
     step.log = messages.first().map(|_| context.recorder.next_message());
     let commit = step.git_sha;
     let to = Snapshot::from([(repo.clone(), commit)]);

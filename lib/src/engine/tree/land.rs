@@ -304,7 +304,7 @@ pub(super) fn rebuild_red(run: &TreeRun, session: &mut TaskSession, red: StepRep
     writer.flush()?;
     keep::keep(run, &session.task().id, session.task_tip())?;
     // The tests ran elsewhere: its worktree has the files of before.
-    session.turn_away(built, red)?;
+    session.turn_away(built, &StepKind::Test, red)?;
     Ok(LandOutcome::Red(tip))
 }
 
@@ -326,7 +326,7 @@ pub(super) fn has_attempts_left(run: &TreeRun, session: &TaskSession) -> bool {
 }
 
 /// Starts a task again at the target's tip, because its code conflicts with what is there: its steps without the code, and
-/// the conflict as the result of its tests.
+/// the conflict as a step of its own.
 pub(super) fn turn_away(run: &TreeRun, session: &mut TaskSession, why: &str) -> Result<LandOutcome, Error> {
     let (task, step) = (session.task().id.clone(), session.task_tip());
     let tip = run.landing_tip(&task)?;
@@ -338,11 +338,14 @@ pub(super) fn turn_away(run: &TreeRun, session: &mut TaskSession, why: &str) -> 
     let text = format!("{task} conflicts with what has landed meanwhile and starts again there: {why}");
     run.engine.warn(WarningCode::ConflictRetried.with(text));
     let told = format!(
-        "Other work landed first, and this attempt's changes conflict with it: {why}. They were undone; do the task on the files as they are now."
+        "Other work landed first, and this attempt's changes conflict with it. They were undone; do the task on the files \
+         as they are now.\n{why}"
     );
-    let red = StepReport { said: told.clone(), body: text::own(&told), ..StepReport::default() };
+    let merge = StepKind::merge();
+    let body = text::custom(merge.as_str(), false, "", &told);
     keep::keep(run, &task, step)?;
-    session.turn_away(built.last().copied().unwrap_or(tip), red)?;
+    let report = StepReport { said: told, body, ..StepReport::default() };
+    session.turn_away(built.last().copied().unwrap_or(tip), &merge, report)?;
     Ok(LandOutcome::Red(tip))
 }
 

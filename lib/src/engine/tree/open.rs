@@ -7,6 +7,7 @@ use super::claim::TreeClaim;
 use super::pending_trust::{Approved, PendingTrust};
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
+use super::queue_landing::QueueWork;
 use super::run::{TreeRun, target_tip};
 use super::run_state::RunState;
 use super::task_slots::TaskSlots;
@@ -45,6 +46,8 @@ pub fn open(
         lost: BTreeMap::new(),
         waiting: BTreeSet::new(),
         queue_moves: BTreeSet::new(),
+        queue_work: QueueWork::default(),
+        conflicts: Arc::default(),
         landing_tests: None,
         opened: false,
         _claim: claim,

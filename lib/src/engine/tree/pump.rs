@@ -104,10 +104,25 @@ impl<'a> TreePump<'a> {
             if self.land_next() {
                 continue;
             }
-            match self.jobs.join_next().await {
+            let conflicts = Arc::clone(&self.run.state.conflicts);
+            let back = tokio::select! {
+                back = self.jobs.join_next() => back,
+                // What waited for a landing may start.
+                () = conflicts.notified() => continue,
+            };
+            match back {
                 Some(Ok((task, back))) => self.come_back(&task, back),
                 Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
                 None if self.is_ending => {
+                    let finished = queue_landing::finish_queue_work(&self.run.state.queue_work).await;
+                    // Where the queue cannot be worked, tasks that waited for it have said so.
+                    let is_told = self.outcome.ends.iter().any(|end| matches!(end, TreeEnded::Refused(_)));
+                    if let Err(error) = finished
+                        && self.outcome.errors.is_empty()
+                        && !is_told
+                    {
+                        self.outcome.errors.push(error.into());
+                    }
                     if let Err(error) = self.write_marks() {
                         self.outcome.errors.push(error);
                     }
@@ -129,20 +144,21 @@ impl<'a> TreePump<'a> {
                 return Ok(());
             }
             start::look_around(self.run)?;
-            queue_landing::look_at_moves(self.run, &self.queued)?;
+            let in_conflict = queue_landing::look_at_moves(self.run, &self.queued)?;
             self.write_marks()?;
             self.take_landed()?;
             let waiting = &self.run.state.waiting;
             let running: BTreeSet<TaskId> = self.active.keys().chain(waiting).cloned().collect();
             let slots = if self.run.plan.one { 1 } else { self.run.plan.jobs };
-            let starts = self.run.schedule.starts(&running, waiting, slots + waiting.len());
+            let held: BTreeSet<TaskId> = waiting.union(&in_conflict).cloned().collect();
+            let starts = self.run.schedule.starts(&running, &held, slots + waiting.len());
             if starts.is_empty() {
                 // All there is left waits for a person, or for a task that does.
                 self.is_ending |= self.active.is_empty();
                 return Ok(());
             }
             // A landing moves what tests of a phase would run on, so they start after it.
-            let is_landing = self.landing.is_some() || !self.queued.is_empty();
+            let is_landing = self.landing.is_some() || self.queued.keys().any(|task| !in_conflict.contains(task));
             let is_held = |next: &NextAction| is_landing && matches!(next, NextAction::Gate(_));
             self.is_gate_due = starts.iter().any(is_held);
             let starts: Vec<NextAction> = starts.into_iter().filter(|next| !is_held(next)).collect();

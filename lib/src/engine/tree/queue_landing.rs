@@ -1,8 +1,11 @@
 //! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::land::{self, LandOutcome};
 use super::queue_plan::QueueLanding;
@@ -12,15 +15,18 @@ use super::{Error, testing};
 use crate::config::HistoryShape;
 use crate::engine::Engine;
 use crate::engine::queue::{
-    self, QueueError, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry, withdraw_task,
+    self, QueueError, QueueOutcome, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry,
+    withdraw_task,
 };
 use crate::engine::task::{StepReport, TaskJob, TaskSession};
+use crate::event::ConflictedPath;
 use crate::git::{self, LandError, Repo};
-use crate::ids::{BranchName, EntryId, RepoName, TaskId};
+use crate::ids::{BranchName, EntryId, RepoName, RepoPath, TaskId};
 use crate::merge::{LandedBranch, LandingRefusal, LandingTarget, RefusalReason};
 use crate::plan::tree::TestCommand;
 use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict};
 use crate::step::{TreeName, text};
+use crate::text::named;
 use crate::workspace::LockError;
 
 /// How often it is looked at whether another process has gone on with the queue.
@@ -52,7 +58,13 @@ pub(super) struct TaskQueue {
     repo_name: RepoName,
     target: BranchName,
     settings: QueueSettings,
+    work: QueueWork,
+    /// Told when the entry of a task turns out to conflict: what waited for its landing need not any more.
+    conflicts: Arc<Notify>,
 }
+
+/// Work on the queue that goes on although the task that has begun it is done: conflicts of others are resolved there.
+pub(super) type QueueWork = Arc<Mutex<Vec<JoinHandle<Result<QueueOutcome, QueueError>>>>>;
 
 /// How the queue lands a task, if it does: a run that uses the queue only for what is in it already lands others itself.
 pub(super) fn landing_of(run: &TreeRun, task: &TaskId) -> Result<Option<QueueLanding>, Error> {
@@ -154,6 +166,8 @@ pub(super) fn queue_up(
         repo_name: run.plan.repo_name.clone(),
         target: run.plan.target.clone(),
         settings,
+        work: Arc::clone(&run.state.queue_work),
+        conflicts: Arc::clone(&run.state.conflicts),
     };
     Ok(Some((queue, entry.id)))
 }
@@ -201,6 +215,7 @@ fn submission(
         task: Some(of.id.clone()),
         session: Some(session.id().clone()),
         title: of.name.clone(),
+        goal: Some(run.engine.redactor.text(&job.task.description).into_owned()).filter(|goal| !goal.trim().is_empty()),
         tests: tests.collect(),
         tested: land::has_passed_tests(run, head)?,
         priority: landing.priorities.get(&of.id).copied().unwrap_or_default(),
@@ -216,8 +231,9 @@ fn submission(
 impl TaskQueue {
     /// Works the queue until it is known what becomes of an entry, or lets the process do that which has it.
     pub(super) async fn settle(self, id: EntryId) -> Result<QueueReturn, QueueError> {
+        let mut in_conflict = false;
         loop {
-            if let Some(known) = self.look(&id)? {
+            if let Some(known) = self.look(&id, &mut in_conflict)? {
                 return Ok(known);
             }
             if self.engine.cancel.is_stopped() {
@@ -230,39 +246,51 @@ impl TaskQueue {
                 self.target.clone(),
                 self.settings.clone(),
             );
-            match opened {
-                Ok(run) => {
-                    let outcome = run.process().await?;
-                    if let Some(known) = self.look(&id)? {
-                        return Ok(known);
-                    }
-                    if let Some(held) = outcome.held {
-                        return Ok(QueueReturn::Held(held));
-                    }
-                    let is_left = outcome.open.iter().find(|entry| entry.id == id).cloned();
-                    if let Some(mut entry) = is_left.filter(|_| !outcome.is_stopped) {
-                        if !self.settings.may_test(&entry) {
-                            entry.why = Some(UNAPPROVED_TESTS.to_owned());
-                        }
-                        return Ok(QueueReturn::Waits(Box::new(entry)));
-                    }
-                }
+            let mut working = match opened {
+                Ok(run) => tokio::spawn(run.process()),
                 Err(QueueError::Lock(LockError::Held { .. })) => {
                     tokio::select! {
                         () = tokio::time::sleep(POLL) => {}
                         () = self.engine.cancel.stopped() => {}
                     }
+                    continue;
                 }
                 Err(error) => return Err(error),
+            };
+            let outcome = loop {
+                tokio::select! {
+                    ended = &mut working => break joined(ended)?,
+                    () = tokio::time::sleep(POLL) => {}
+                }
+                if let Some(known) = self.look(&id, &mut in_conflict)? {
+                    self.work.lock().unwrap_or_else(PoisonError::into_inner).push(working);
+                    return Ok(known);
+                }
+            };
+            if let Some(known) = self.look(&id, &mut in_conflict)? {
+                return Ok(known);
+            }
+            if let Some(held) = outcome.held {
+                return Ok(QueueReturn::Held(held));
+            }
+            let is_left = outcome.open.iter().find(|entry| entry.id == id).cloned();
+            if let Some(mut entry) = is_left.filter(|_| !outcome.is_stopped) {
+                if !self.settings.may_test(&entry) {
+                    entry.why = Some(UNAPPROVED_TESTS.to_owned());
+                }
+                return Ok(QueueReturn::Waits(Box::new(entry)));
             }
         }
     }
 
     /// What is known of an entry that the queue does not go on with by itself.
-    fn look(&self, id: &EntryId) -> Result<Option<QueueReturn>, QueueError> {
+    fn look(&self, id: &EntryId, in_conflict: &mut bool) -> Result<Option<QueueReturn>, QueueError> {
         let Some(stored) = read_entry(&self.repo, &self.target, id)? else {
             return Err(QueueError::NoEntry(id.to_string()));
         };
+        if std::mem::replace(in_conflict, is_in_conflict(&stored.entry)) != *in_conflict {
+            self.conflicts.notify_one();
+        }
         let waits = |stored: StoredEntry| Some(QueueReturn::Waits(Box::new(stored.entry)));
         let needs_approval = !self.settings.auto_merge_clean && !stored.entry.approved;
         Ok(match stored.entry.state {
@@ -273,6 +301,19 @@ impl TaskQueue {
             _ => None,
         })
     }
+}
+
+/// Waits until the queue is worked, where that goes on behind the tasks.
+pub(super) async fn finish_queue_work(work: &QueueWork) -> Result<(), QueueError> {
+    let going_on = std::mem::take(&mut *work.lock().unwrap_or_else(PoisonError::into_inner));
+    for working in going_on {
+        joined(working.await)?;
+    }
+    Ok(())
+}
+
+fn joined<T>(ended: Result<T, JoinError>) -> T {
+    ended.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
 }
 
 /// What the queue's answer means for the session of a task.
@@ -291,9 +332,10 @@ pub(super) fn returned(
             let target = LandingTarget { repo: entry.repo.clone(), branch: entry.target.clone() };
             let commit = entry.landing.map_or(entry.head, |landing| landing.to);
             approve_moves(run, entry.landing);
-            // Only in a line of commits are all steps between the two.
+            // Only in a line of commits are all steps between the two. A conflict that was resolved is a step among those
+            // of the task, not behind them.
             let queue = run.plan.queue.as_ref().map(|queue| queue.settings.history);
-            let is_line = queue == Some(HistoryShape::Linear);
+            let is_line = queue == Some(HistoryShape::Linear) && entry.resolution.is_none();
             let from = entry.landing.filter(|_| is_line).map(|landing| landing.from);
             land::note_landed(run, session, vec![LandedBranch { target, from, commit }])?;
             Ok(LandOutcome::Landed)
@@ -350,15 +392,22 @@ fn approve_moves(run: &mut TreeRun, landing: Option<EntryLanding>) {
     }
 }
 
-/// Looks what the queue has landed of tasks that it was given, before it is told: others may be started on that.
-pub(super) fn look_at_moves(run: &mut TreeRun, queued: &BTreeMap<TaskId, EntryId>) -> Result<(), Error> {
-    for id in queued.values() {
+/// Looks what the queue has landed of tasks that it was given, before it is told: others may be started on that. Returns
+/// those that are in conflict: nobody waits for their landing.
+pub(super) fn look_at_moves(run: &mut TreeRun, queued: &BTreeMap<TaskId, EntryId>) -> Result<BTreeSet<TaskId>, Error> {
+    let mut in_conflict = BTreeSet::new();
+    for (task, id) in queued {
         let stored = read_entry(&run.repo, &run.plan.target, id)?;
+        in_conflict.extend(stored.as_ref().filter(|stored| is_in_conflict(&stored.entry)).map(|_| task.clone()));
         let landing =
             stored.filter(|stored| stored.entry.state == EntryState::Landed).and_then(|stored| stored.entry.landing);
         approve_moves(run, landing);
     }
-    Ok(())
+    Ok(in_conflict)
+}
+
+fn is_in_conflict(entry: &QueueEntry) -> bool {
+    matches!(entry.state, EntryState::Conflicted | EntryState::Resolving)
 }
 
 /// The refusal for a task that waits for a person to queue it.
@@ -385,7 +434,11 @@ fn take_back(run: &mut TreeRun, session: &mut TaskSession, stored: &StoredEntry)
         let report = StepReport { body: text::own(&said), said, log: Some(log), ..StepReport::default() };
         return land::rebuild_red(run, session, report);
     }
-    land::turn_away(run, session, &why)
+    // What an agent could not resolve says nothing of where.
+    let unnamed = |path: &&ConflictedPath| !why.contains(&path.path.to_string());
+    let unnamed: Vec<&RepoPath> = entry.conflicts.iter().filter(unnamed).map(|conflict| &conflict.path).collect();
+    let paths = if unnamed.is_empty() { String::new() } else { format!("; in conflict: {}", named(&unnamed)) };
+    land::turn_away(run, session, &format!("{why}{paths}"))
 }
 
 /// Takes the entry of a task that was given up out of the queue.

@@ -29,6 +29,7 @@ impl Marking<'_> {
                 task: Some(task.clone()),
                 session: None,
                 title,
+                goal: None,
                 tests: Vec::new(),
                 tested: false,
                 priority: 0,

@@ -1,11 +1,15 @@
 //! The state of a tree run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use super::claim::TreeClaim;
 use super::pending_trust::Approved;
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
+use super::queue_landing::QueueWork;
 use super::task_slots::TaskSlots;
 use super::unfinished::Unfinished;
 use crate::git::TreeId;
@@ -35,6 +39,10 @@ pub(super) struct RunState {
     pub(super) waiting: BTreeSet<TaskId>,
     /// What the merge queue has landed for this run on commits that are not approved, from and to which commit.
     pub(super) queue_moves: BTreeSet<(CommitId, CommitId)>,
+    /// Work on the merge queue that goes on behind the tasks.
+    pub(super) queue_work: QueueWork,
+    /// Told when the entry of a task in the merge queue turns out to conflict, and when it does no more.
+    pub(super) conflicts: Arc<Notify>,
     /// The tests of all tasks, once the merge queue needs them.
     pub(super) landing_tests: Option<BTreeSet<String>>,
     /// The opening commit is written.

@@ -6,7 +6,7 @@ use pleach::event::{
     AgentSpoke, AgentTurn, AgentWaits, AttemptStarted, BranchPushed, BudgetExceeded, Checkpoint, CleanedItem,
     CleanedKind, CleanupCompleted, Commits, ConflictKind, ConflictedPath, ContextForked, ContextJoined, Event,
     FailureClass, Feedback, FeedbackKind, FetchedStart, ForkKind, HumanInteraction, KeptItem, Landed, Landing,
-    MergeComplete, MergeEscalated, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch,
+    MergeComplete, MergeEscalated, MergeResolution, MessageRange, NodeExecution, NodeStarted, Outcome, ParallelBranch,
     ParallelBranchCompleted, ParallelBranchStarted, ParallelCompleted, ParallelStarted, PauseReason, PhaseMerged,
     PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, PushFailed,
     Recorded, RepoCloned, RepoFetched, Resumed, RetryAt, Route, RunStarted, SessionBranchCreated, SideCall, Snapshot,
@@ -58,6 +58,7 @@ pub fn every_event() -> Vec<Recorded> {
         parallel(),
         remotes(),
         cleanups(),
+        resolutions(),
     ]
     .concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
@@ -199,6 +200,7 @@ fn told() -> Vec<Event> {
             branch: Some("pleach/tasks/main/task-abc234".parse().unwrap()),
             target: "main".parse().unwrap(),
             tier: Some("clean".into()),
+            why: None,
             extra: Default::default(),
         }
         .into(),
@@ -637,6 +639,25 @@ fn parallel() -> Vec<Event> {
             context: context("more"),
             theirs: commit(3),
             paths: vec![path],
+            extra: Default::default(),
+        }
+        .into(),
+    ]
+}
+
+/// What agents do with conflicts in the merge queue.
+fn resolutions() -> Vec<Event> {
+    vec![
+        MergeResolution {
+            entry: "01J00000000000000000000003".parse().unwrap(),
+            task: Some("T006".parse().unwrap()),
+            branch: Some("pleach/tasks/main/T006".parse().unwrap()),
+            target: "main".parse().unwrap(),
+            session: "abcdefgh".parse().unwrap(),
+            text: "resolving a conflict with T004 in src/a.rs".into(),
+            paths: vec!["src/a.rs".into()],
+            with: vec!["T004".into()],
+            resolved: None,
             extra: Default::default(),
         }
         .into(),

@@ -252,6 +252,9 @@ fn fill(mut event: Event, with: Filling) -> Event {
         Event::TaskLanded(data) => (data.status, data.commit, data.extra) = (with.maybe, with.commit, with.extra),
         Event::PhaseMerged(data) => (data.commit, data.extra) = (with.commit, with.extra),
         Event::MergeComplete(data) => (data.auto, data.tier, data.extra) = (with.flag, with.maybe, with.extra),
+        Event::MergeResolution(data) => {
+            (data.text, data.resolved, data.extra) = (with.text, Some(with.flag), with.extra);
+        }
         Event::MergeEscalated(data) => (data.conflicts, data.extra) = (with.small as usize, with.extra),
         Event::CleanupCompleted(data) => {
             (data.dry_run, data.bytes, data.extra) = (with.flag, with.number, with.extra);
