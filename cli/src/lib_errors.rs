@@ -212,7 +212,7 @@ pub fn of_git(error: &git::Error) -> Failure {
         Error::RefName { .. } => plain(Code::NameInvalid, error),
         Error::GitMissing { .. } => advised(Code::GitMissing, error),
         Error::GitTooOld { .. } => advised(Code::GitTooOld, error),
-        Error::Object { .. } => advised(Code::ObjectUnreadable, error),
+        Error::Object { .. } | Error::FilesUnreadable { .. } => advised(Code::ObjectUnreadable, error),
         Error::Overwritten { .. } => advised(Code::ObjectOverwritten, error),
         Error::LinkReplaced { .. } => advised(Code::WorktreeLinkReplaced, error),
         Error::NoSuchWorktree { .. } => advised(Code::WorktreeMissing, error),

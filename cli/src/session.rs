@@ -293,7 +293,13 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
                 }
                 _ => "",
             };
-            return Err(failure.hint(format!("{first}nothing recorded is lost; `{resume}` continues{with}")));
+            let hint = match failure.code {
+                Code::ObjectUnreadable | Code::ObjectOverwritten => {
+                    format!("{first}once that is repaired, `{resume}` continues")
+                }
+                _ => format!("{first}nothing recorded is lost; `{resume}` continues{with}"),
+            };
+            return Err(failure.hint(hint));
         }
     };
     if !globals.json {

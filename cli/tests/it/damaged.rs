@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use crate::sessions::{Gate, graph, tool};
-use crate::support::TestEnv;
+use crate::support::{Ran, TestEnv};
 use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
 /// Zeroes the beginning of an object's file, as one can who may write objects.
@@ -128,6 +128,67 @@ fn a_session_with_an_unreadable_tip_is_removed_keeping_rest() {
     env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept]);
     assert_sound(&env);
+}
+
+/// A session that waits at a gate. Each of two nodes has written a file, and the object of one is lost: its file is gone, or
+/// empty.
+fn waiting_with_a_lost_file(is_empty: bool) -> (TestEnv, String, PathBuf) {
+    let env = TestEnv::with_repo();
+    let nodes = tool("p", "echo p > p.txt") + &tool("o", "echo o > o.txt") + &tool("last", "cat p.txt > last.txt");
+    let gate = "gate [shape=hexagon] start -> p -> o -> gate gate -> last [label=\"[Y] Yes\"] last -> exit";
+    env.run(&graph("waits", &format!("{nodes} {gate}")), &[]).expect(4);
+    let id = env.git(&["rev-parse", &format!("{}:p.txt", env.branch())]);
+    let object = env.repo_path().join(".git/objects").join(&id[..2]).join(&id[2..]);
+    fs::remove_file(&object).unwrap();
+    if is_empty {
+        fs::write(&object, "").unwrap();
+    }
+    let (sid, copy) = (env.session(), env.worktree());
+    (env, sid, copy)
+}
+
+#[test]
+fn removal_keeps_files_whose_objects_are_lost() {
+    for (is_empty, command) in [
+        (false, &["rm", "--force", "SID"][..]),
+        (true, &["rm", "--force", "SID"]),
+        (false, &["cleanup", "--older-than", "0"]),
+        (true, &["worktree", "prune"]),
+    ] {
+        let (env, sid, copy) = waiting_with_a_lost_file(is_empty);
+        if command[0] != "rm" {
+            env.pleach(&["cancel", &sid]).expect(0);
+        }
+        let command: Vec<&str> = command.iter().map(|arg| if *arg == "SID" { &sid } else { *arg }).collect();
+        let removed = env.pleach(&command).expect(0);
+        assert!(!copy.exists(), "{removed}");
+        let kept = format!("refs/pleach/keep/{sid}-1");
+        for (file, text) in [("p.txt", "p"), ("o.txt", "o")] {
+            assert_eq!(env.git(&["show", &format!("{kept}:{file}")]), text, "{removed}");
+        }
+        assert_sound(&env);
+    }
+}
+
+#[test]
+fn resume_brings_lost_objects_back_or_names_their_files() {
+    for is_empty in [false, true] {
+        let (env, ..) = waiting_with_a_lost_file(is_empty);
+        env.resume(&["--answer", "gate=Y"]).expect(0);
+        assert_eq!((env.committed("p.txt").as_str(), env.committed("last.txt").as_str()), ("p", "p"));
+        assert_sound(&env);
+    }
+    let (env, sid, copy) = waiting_with_a_lost_file(false);
+    let tip = env.git(&["rev-parse", &env.branch()]);
+    fs::write(copy.join("p.txt"), "other\n").unwrap();
+    let names_it = |ran: Ran| {
+        ran.fails_with("object-unreadable").naming("`p.txt`").naming(&tip);
+    };
+    names_it(env.resume(&["--answer", "gate=Y"]).expect(7));
+    assert_eq!(fs::read_to_string(copy.join("p.txt")).unwrap(), "other\n", "it is left as it is");
+    env.git(&["worktree", "remove", "--force", copy.to_str().unwrap()]);
+    names_it(env.resume(&["--answer", "gate=Y"]).expect(7));
+    assert_eq!(env.session(), sid);
 }
 
 #[test]

@@ -475,7 +475,8 @@ impl KeptWork {
     }
 
     /// Keeps the work, unless an interrupted removal has already done so.
-    pub fn save(self, repo: &Repo, owner: KeepOwner<'_>, reason: &str) -> Result<String, RemoveError> {
+    pub fn save(mut self, repo: &Repo, owner: KeepOwner<'_>, reason: &str) -> Result<String, RemoveError> {
+        self.writer.flush()?;
         for (name, at) in repo.refs().list(&owner.prefix())? {
             let kept = repo.commit(at)?;
             let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
@@ -592,7 +593,7 @@ fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&Bran
     Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
-/// The changes in a worktree since the session's newest commit.
+/// The changes in a worktree since the session's newest commit, and what the repository has lost of that.
 pub(super) fn uncommitted(
     repo: &Repo,
     tip: Option<CommitId>,
@@ -608,9 +609,11 @@ pub(super) fn uncommitted(
     let mut writer = repo.writer();
     let seen = git::worktree::scan_all(&mut worktree).and_then(|scan| {
         let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE)?;
-        Ok((scan, written, git::worktree::unpublished_work(&mut worktree, CheckDepth::Thorough)?))
+        // The worktree may have the only copy of what is committed.
+        let content = git::worktree::collect_lost_content(&mut worktree, &mut writer)?;
+        Ok((scan, written, content, git::worktree::unpublished_work(&mut worktree, CheckDepth::Thorough)?))
     });
-    let (scan, written, in_submodules) = match seen {
+    let (scan, written, content, in_submodules) = match seen {
         Ok(seen) => seen,
         // A user who insists can still have it removed.
         Err(error) => {
@@ -637,11 +640,12 @@ pub(super) fn uncommitted(
         Some(head) if !repo.history().is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
         _ => None,
     };
-    if written.tree == tree && own_head.is_none() {
+    if written.tree == tree && own_head.is_none() && content.found.is_empty() {
         return Ok(None);
     }
     let parents = std::iter::once(tip).chain(own_head).collect();
-    Ok(Some(KeptWork { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
+    let uncommitted = [written.paths, content.found].concat();
+    Ok(Some(KeptWork { writer, tree: written.tree, parents, unmerged: false, uncommitted }))
 }
 
 fn unmerged_commits(repo: &Repo, known: &KnownWork) -> Result<Option<KeptWork>, RemoveError> {

@@ -75,6 +75,16 @@ pub enum Error {
         /// What it is, and where.
         place: String,
     },
+    /// Files of a commit whose content is nowhere.
+    #[error(
+        "{paths} of commit {commit} cannot be read: what the repository has of that is missing or damaged; restore it from another clone or with `git fetch --refetch` (`git fsck` shows what is missing), then run again"
+    )]
+    FilesUnreadable {
+        /// The files.
+        paths: String,
+        /// The commit.
+        commit: CommitId,
+    },
     /// A name that cannot be a ref.
     #[error("`{name}` is not a valid ref name: {detail}")]
     RefName {
@@ -196,7 +206,10 @@ pub enum Unsupported {
 impl Error {
     /// Whether an object is missing or damaged: another time it is read no better.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Object { .. } | Self::Overwritten { .. } | Self::Library { .. })
+        matches!(
+            self,
+            Self::Object { .. } | Self::Overwritten { .. } | Self::FilesUnreadable { .. } | Self::Library { .. }
+        )
     }
 
     pub(super) fn library(doing: impl Into<String>, error: gix::Error) -> Self {

@@ -1,8 +1,8 @@
 //! Checking the result of a merge by another way than it was made: by what differs between the trees. It costs what differs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 
+use super::attributes::attribute;
 use super::diff::{self, ChangeKind, TreeChange};
 use super::error::Error;
 use super::id::{BlobId, TreeId};
@@ -133,14 +133,7 @@ fn merge_drivers(
     attributes: TreeId,
     paths: &BTreeSet<&RepoPath>,
 ) -> Result<BTreeMap<RepoPath, MergeDriver>, Error> {
-    if paths.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    // As where the merge was made. Attributes are only told where there are files, and the tree has them all.
-    let setting = format!("attr.tree={attributes}");
-    let args = ["--git-dir=.", "--work-tree=.", "-c", &setting, "check-attr", "-z", "--stdin", "merge"];
-    let stdin: Vec<u8> = paths.iter().flat_map(|path| path.as_bytes().iter().copied().chain([0])).collect();
-    let output = repo.shared.program.run_with_stdin(repo.git_dir(), args.map(OsString::from), &stdin)?.success()?;
+    let found = attribute(repo, attributes, "merge", paths)?;
     let local = repo.local();
     let settings = local.config_snapshot();
     let driver = |name: &[u8]| match name {
@@ -152,7 +145,5 @@ fn merge_drivers(
             program.map(|_| MergeDriver::Program)
         }
     };
-    let fields: Vec<&[u8]> = output.split(|byte| *byte == 0).collect();
-    let found = fields.chunks_exact(3).filter_map(|field| Some((RepoPath::new(field[0]), driver(field[2])?)));
-    Ok(found.collect())
+    Ok(found.into_iter().filter_map(|(path, name)| Some((path, driver(&name)?))).collect())
 }

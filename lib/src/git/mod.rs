@@ -20,7 +20,7 @@
 //!
 //! What does history say?
 //! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout, `conflict` is what git could
-//!   not merge, and `merge_check` checks what came of it.
+//!   not merge, and `merge_check` checks what came of it; `attributes` is what `.gitattributes` say of its files.
 //!
 //! How do agents work on files?
 //! - [`worktree`] makes and repairs the checkouts agents work in, finds what changed there, and brings HEAD, index and
@@ -37,6 +37,7 @@
 //!
 //! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
 
+mod attributes;
 mod checkouts;
 mod checksum;
 mod conflict;
@@ -80,6 +81,7 @@ pub mod worktree;
 mod writer;
 
 pub use crate::merge::interrupted::BrokenOff;
+pub(crate) use attributes::attribute;
 pub use checkouts::checkouts_of;
 pub use checksum::{HashCollision, checksum};
 pub use conflict::{Conflict, ConflictSide, ConflictedFile};

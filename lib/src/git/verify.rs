@@ -85,6 +85,25 @@ pub(super) fn check_difference(repo: &Repo, old: TreeId, new: TreeId) -> Result<
     repo.on_demand(|| Check::new(repo)?.difference(Some(old.to_gix()), new.to_gix(), CheckedSides::Both))
 }
 
+/// Which of these files this repository should have and cannot read. What is in a pack or in another repository counts as
+/// readable, and what a partial clone lacks is fetched once it is needed.
+pub(super) fn unreadable_blobs(repo: &Repo, ids: impl Iterator<Item = ObjectId>) -> Result<BTreeSet<ObjectId>, Error> {
+    let check = Check::new(repo)?;
+    let mut unreadable = BTreeSet::new();
+    for id in ids.collect::<BTreeSet<_>>() {
+        let read = check.find(id, Kind::Blob, None).and_then(|found| match found {
+            ObjectLocation::Loose(file) => check.inflate(file, id, (Kind::Blob, u64::MAX), None, |_| {}),
+            ObjectLocation::Elsewhere(_) => Ok(()),
+        });
+        match read {
+            Err(Error::Object { .. }) if repo.is_partial() => {}
+            Err(Error::Object { .. } | Error::Overwritten { .. }) => drop(unreadable.insert(id)),
+            read => read?,
+        }
+    }
+    Ok(unreadable)
+}
+
 /// What is behind an object that cannot be read, if somebody has overwritten it.
 pub(crate) fn diagnose_corruption(repo: &Repo, error: Error) -> Error {
     let Error::Object { kind, id, .. } = &error else { return error };

@@ -1,9 +1,10 @@
 //! The lines of a file that both sides of a merge changed: how often each may be in the result. Where lines are is not
-//! looked at, so what merged them is not asked and cannot be wrong in the same way.
+//! looked at, so what merged them is not asked and cannot be wrong in the same way. Words of lines are counted as well.
 
 use gix::diff::blob::{Algorithm, Diff, Interner, Token};
 
 use super::loss_finding::{MergeFault, MergeSides};
+use super::word_merge::words;
 
 /// The four texts of a file.
 pub(super) struct Texts<'a> {
@@ -31,14 +32,30 @@ struct LineCount {
 
 /// Whether a text has all lines that both sides added, and none that one of them removed.
 pub(crate) fn keeps_lines(base: &[u8], ours: &[u8], theirs: &[u8], merged: &[u8]) -> bool {
-    let is_of_more = |fault: &MergeFault| matches!(fault, MergeFault::LinesInvented(_) | MergeFault::LinesRepeated(_));
-    check_lines(&Texts { base, ours, theirs, merged }).iter().all(is_of_more)
+    keeps(check_lines(&Texts { base, ours, theirs, merged }))
+}
+
+/// The same for words: both sides may have changed a line, each other words of it.
+pub(crate) fn keeps_words(base: &[u8], ours: &[u8], theirs: &[u8], merged: &[u8]) -> bool {
+    let split = |text| words(text).into_iter().filter(|word| word.iter().any(u8::is_ascii_alphanumeric)).collect();
+    keeps(check(Lines::read(&Texts { base, ours, theirs, merged }, split)))
+}
+
+fn keeps(faults: Vec<MergeFault>) -> bool {
+    faults.iter().all(|fault| matches!(fault, MergeFault::LinesInvented(_) | MergeFault::LinesRepeated(_)))
 }
 
 /// Checks that each line was added and removed as often as the side that did so more often, and no more often than both
 /// together.
 pub(super) fn check_lines(texts: &Texts<'_>) -> Vec<MergeFault> {
-    let lines = Lines::read(texts);
+    check(Lines::read(texts, |text| {
+        let has_none = text.is_empty();
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        text.split(|byte| *byte == b'\n').skip(usize::from(has_none)).collect()
+    }))
+}
+
+fn check(lines: Lines<'_>) -> Vec<MergeFault> {
     let counts = lines.counts();
     let mut wrong: Vec<usize> = (0..counts.len()).filter(|line| !counts[*line].is_within_net()).collect();
     let is_one_sided = wrong.is_empty() && (lines.merged == lines.ours || lines.merged == lines.theirs);
@@ -81,22 +98,18 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn read(texts: &Texts<'a>) -> Self {
+    fn read(texts: &Texts<'a>, split: impl Fn(&'a [u8]) -> Vec<&'a [u8]>) -> Self {
         let mut interner = Interner::new(0);
         let mut distinct = Vec::new();
         let mut number = |text: &'a [u8]| -> Vec<Token> {
-            let has_none = text.is_empty();
-            let text = text.strip_suffix(b"\n").unwrap_or(text);
-            text.split(|byte| *byte == b'\n')
-                .skip(usize::from(has_none))
-                .map(|line| {
-                    let token = interner.intern(line);
-                    if index(token) == distinct.len() {
-                        distinct.push(line);
-                    }
-                    token
-                })
-                .collect()
+            let pieces = split(text).into_iter().map(|piece| {
+                let token = interner.intern(piece);
+                if index(token) == distinct.len() {
+                    distinct.push(piece);
+                }
+                token
+            });
+            pieces.collect()
         };
         let (base, ours) = (number(texts.base), number(texts.ours));
         let (theirs, merged) = (number(texts.theirs), number(texts.merged));

@@ -1,4 +1,4 @@
-//! A text that two sides changed: line by line, and within a hunk word by word.
+//! A text that two sides changed, line by line.
 
 use std::ops::Range;
 
@@ -70,14 +70,6 @@ impl TextMerge {
     }
 }
 
-impl ConflictHunk {
-    /// Merges word by word. None where changes meet there too.
-    pub fn by_tokens(&self) -> Option<Vec<u8>> {
-        let parts = merge_items([&self.base, &self.ours, &self.theirs].map(|text| words(text)));
-        TextMerge { parts }.clean()
-    }
-}
-
 /// Where the conflicts of [`TextMerge::lines`] are in the base, ours and theirs: which lines.
 pub(super) fn conflict_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<[Range<usize>; 3]> {
     let parts = merged_parts(&[base, ours, theirs].map(lines));
@@ -88,8 +80,28 @@ pub(super) fn conflict_lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Vec<[Ra
     parts.into_iter().filter_map(place).collect()
 }
 
-fn lines(text: &[u8]) -> Vec<&[u8]> {
+pub(super) fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+/// Base, ours and theirs with hunks resolved, in all three alike; a hunk without a text stays.
+pub(crate) fn with_resolved(texts: [&[u8]; 3], resolved: &[Option<&[u8]>]) -> [Vec<u8>; 3] {
+    let [base, ours, theirs] = texts;
+    let sides = texts.map(lines);
+    let mut made = [const { Vec::new() }; 3];
+    let mut ends = [0; 3];
+    for (at, text) in conflict_lines(base, ours, theirs).iter().zip(resolved) {
+        let Some(text) = text else { continue };
+        for side in 0..3 {
+            made[side].extend(sides[side][ends[side]..at[side].start].concat());
+            made[side].extend_from_slice(text);
+            ends[side] = at[side].end;
+        }
+    }
+    for side in 0..3 {
+        made[side].extend(sides[side][ends[side]..].concat());
+    }
+    made
 }
 
 fn merged_parts(sides: &[Vec<&[u8]>; 3]) -> Vec<MergedPart> {
@@ -99,7 +111,8 @@ fn merged_parts(sides: &[Vec<&[u8]>; 3]) -> Vec<MergedPart> {
     three_way::merge(base, ours, theirs, interner.num_tokens())
 }
 
-fn merge_items(sides: [Vec<&[u8]>; 3]) -> Vec<TextPart> {
+/// What two changes make of a text in pieces.
+pub(super) fn merge_items(sides: [Vec<&[u8]>; 3]) -> Vec<TextPart> {
     let parts = merged_parts(&sides);
     let [base, ours, theirs] = &sides;
     let mut merged: Vec<TextPart> = Vec::new();
@@ -122,48 +135,16 @@ fn merge_items(sides: [Vec<&[u8]>; 3]) -> Vec<TextPart> {
     merged
 }
 
-/// A text in pieces that are changed as a whole: words, runs of blanks, line ends, and every other character alone.
-fn words(text: &[u8]) -> Vec<&[u8]> {
-    #[derive(PartialEq, Clone, Copy)]
-    enum Kind {
-        Word,
-        Blank,
-        Other,
-    }
-    let kind = |byte: u8| match byte {
-        b'_' | 0x80.. => Kind::Word,
-        byte if byte.is_ascii_alphanumeric() => Kind::Word,
-        b' ' | b'\t' => Kind::Blank,
-        _ => Kind::Other,
-    };
-    text.chunk_by(|one, next| kind(*one) == kind(*next) && kind(*one) != Kind::Other).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn conflict(base: &str, ours: &str, theirs: &str) -> ConflictHunk {
-        let merge = TextMerge::lines(base.as_bytes(), ours.as_bytes(), theirs.as_bytes());
-        merge.conflicts().next().cloned().expect("a conflict")
-    }
-
     #[test]
     fn lines_changed_apart_are_merged() {
         let merge = TextMerge::lines(b"a\nb\nc\nd\n", b"A\nb\nc\nd\n", b"a\nb\nc\nD");
         assert_eq!(merge.clean().unwrap(), b"A\nb\nc\nD");
-    }
-
-    #[test]
-    fn words_changed_apart_are_merged() {
-        let hunk = conflict("call(a, b, c);\n", "call(a, b, c, d);\n", "invoke(a, b, c);\n");
-        assert_eq!(String::from_utf8(hunk.by_tokens().unwrap()).unwrap(), "invoke(a, b, c, d);\n");
-        assert_eq!(conflict("x = 1\n", "x = 2\n", "x = 3\n").by_tokens(), None);
-        assert_eq!(conflict("f(a)\n", "f(a, b)\n", "f(a, c)\n").by_tokens(), None);
-        // Both put something behind the same word: which comes first is unknown.
-        assert_eq!(conflict("use a;\n", "use a;\nuse b;\n", "use a;\nuse c;\n").by_tokens(), None);
     }
 
     #[test]
@@ -176,12 +157,17 @@ mod tests {
         assert_eq!(merge.clean().unwrap(), b"ax\nkeep\n");
     }
 
-    proptest! {
-        #[test]
-        fn pieces_make_up_the_text(text in any::<Vec<u8>>()) {
-            prop_assert_eq!(words(&text).concat(), text);
-        }
+    #[test]
+    fn a_resolved_hunk_is_alike_in_all_sides() {
+        let texts: [&[u8]; 3] = [b"1\nkeep\n2\n", b"a\nkeep\nb\n", b"x\nkeep\ny\nz\n"];
+        let sides = with_resolved(texts, &[None, Some(b"yb\n")]);
+        assert_eq!(
+            sides.map(|side| String::from_utf8(side).unwrap()),
+            ["1\nkeep\nyb\n", "a\nkeep\nyb\n", "x\nkeep\nyb\n"]
+        );
+    }
 
+    proptest! {
         #[test]
         fn a_merge_is_the_same_from_both_sides(base in "[ab\n]{0,16}", ours in "[ab\n]{0,16}", theirs in "[ab\n]{0,16}") {
             let [base, ours, theirs] = [&base, &ours, &theirs].map(|text| text.as_bytes());

@@ -71,6 +71,7 @@ pub(crate) fn hand_over(
 /// Brings files, HEAD and index to the newest recorded commit after a crash, or after work for another task,
 /// saving first what is not committed. Returns the ref it was saved under.
 pub(crate) fn recover(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
+    write_lost_content(copy)?;
     let is_recorded = is_at_recorded_step(copy)?;
     let (reason, spared) = ("resume after a crash", spared(copy)?);
     let kept = match is_recorded {
@@ -80,6 +81,17 @@ pub(crate) fn recover(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
     let kept = reset(copy, reason, &spared, kept)?;
     copy.held.retain(&copy.session, &spared)?;
     Ok(kept.map(|(name, _)| name))
+}
+
+/// Writes what the repository has lost of the newest recorded files anew from the worktree. A file that is not there as it
+/// was recorded cannot be brought back, and nothing is touched then.
+fn write_lost_content(copy: &mut WorkingCopy) -> Result<(), Error> {
+    let tree = copy.tree()?;
+    copy.worktree.accept(tree)?;
+    let mut writer = copy.repo.writer();
+    let content = git::worktree::collect_lost_content(&mut copy.worktree, &mut writer)?;
+    writer.flush()?;
+    Ok(content.refuse_lost(copy.at.tip)?)
 }
 
 /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.

@@ -20,7 +20,7 @@ pub struct Selectors {
     /// Remove the sessions of tasks that have landed.
     #[arg(long)]
     landed: bool,
-    /// Remove the sessions that have ended and whose commits another branch has.
+    /// Remove the sessions that have ended and whose commits are on the branch they were started on.
     #[arg(long)]
     merged: bool,
     /// Remove the sessions that are done.
@@ -40,7 +40,7 @@ pub struct Selectors {
 pub enum Selector {
     /// Its task is complete and the target has it.
     Landed,
-    /// It has ended, and another branch has its commits.
+    /// It has ended, and the branch it was started on has its commits.
     Merged,
     /// It has reached its exit.
     Done,
@@ -76,12 +76,13 @@ impl Selector {
     }
 }
 
-/// Whether nothing is to be done for a session any more. One of a task that was not landed may continue with it.
+/// Whether nothing is to be done for a session any more. A failed one can be resumed, and one of a task that was not landed
+/// may continue with it.
 fn has_ended(summary: &Summary) -> bool {
     match (&summary.state.task, summary.standing()) {
         (_, SessionStatus::Cancelled) => true,
         (Some(task), _) => task.landed.is_some(),
-        (None, standing) => matches!(standing, SessionStatus::Done | SessionStatus::Failed { .. }),
+        (None, standing) => standing == SessionStatus::Done,
     }
 }
 

@@ -120,7 +120,7 @@ fn n29_rm_chooses_sessions_that_are_done_merged_or_old() {
         env.sessions().pop().expect("a session")
     };
     let [merged, unmerged] = ["echo 1 > one", "echo 2 > two"].map(|command| session(command, 0));
-    let failed = session("exit 1", 1);
+    session("exit 1", 1);
     env.git(&["merge", "--quiet", &format!("pleach/one/{merged}")]);
     let chosen = |args: &[&str]| {
         let ran = env.pleach(&[&["--json", "rm", "--dry-run"][..], args].concat()).expect(0);
@@ -128,16 +128,39 @@ fn n29_rm_chooses_sessions_that_are_done_merged_or_old() {
         let ids = json["sessions"].as_array().unwrap().iter().map(|one| one["session"].as_str().unwrap().to_owned());
         (ids.collect::<Vec<_>>(), ran)
     };
-    assert_eq!(chosen(&["--merged"]).0, [merged.clone(), failed.clone()]);
-    assert_eq!(chosen(&["--merged", "--done"]).0, [merged.as_str()], "several narrow the choice");
+    assert_eq!(chosen(&["--merged"]).0, [merged.as_str()]);
+    assert_eq!(chosen(&["--merged", "--older", "30d"]).0, Vec::<String>::new(), "several narrow the choice");
     let (ids, ran) = chosen(&["--done"]);
     assert_eq!(ids, [merged.as_str()], "{ran}");
     ran.warns("not-removed").naming(&unmerged);
     assert_eq!(chosen(&["--older", "30d"]).0, Vec::<String>::new());
-    assert_eq!(chosen(&["--older", "0s", "--force"]).0.len(), 3);
+    assert_eq!(chosen(&["--older", "0s", "--force"]).0, [merged, unmerged]);
     assert!(env.pleach(&["rm", "--older", "soon"]).expect(2).stderr.contains("such as 30d"));
     env.pleach(&["rm", "--done", "--force"]).expect(0);
     assert_eq!(env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/sessions"]).lines().count(), 1);
+}
+
+#[test]
+fn rm_by_options_leaves_what_can_be_resumed() {
+    let env = TestEnv::with_repo();
+    let session = |command: &str, code: i32| {
+        env.run(&one(command), &[]).expect(code);
+        env.sessions().pop().expect("a session")
+    };
+    let failed = session("exit 1", 1);
+    let [empty, elsewhere] = ["true", "echo 1 > one"].map(|command| session(command, 0));
+    env.git(&["branch", "other", &format!("pleach/one/{elsewhere}")]);
+    for option in [&["--merged"][..], &["--landed"], &["--older", "0s", "--merged"]] {
+        let ran = env.pleach(&[&["rm"], option].concat()).expect(0);
+        assert_eq!(ran.stdout, "nothing to remove\n", "no commit of theirs is on `main`: {ran}");
+    }
+    env.pleach(&["rm", "--done", "--older", "0s"]).expect(0);
+    let left = || env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/sessions"]);
+    assert_eq!(left(), format!("refs/pleach/sessions/{failed}/main"), "{empty} and {elsewhere} are done");
+    env.pleach(&["rm", "--older", "0s"]).expect(0);
+    env.pleach(&["resume", &failed, "-y"]).expect(1);
+    env.pleach(&["rm", &failed]).expect(0);
+    assert_eq!(left(), "");
 }
 
 #[test]

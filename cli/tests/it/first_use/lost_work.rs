@@ -394,7 +394,7 @@ fn n03_a_session_without_its_first_worktree_is_withdrawn() {
         fs::remove_file(loose_object(&env, &format!("HEAD:data/{i}"))).unwrap();
     }
     let ran = env.run(&one("true"), &[]).expect(7);
-    ran.fails_with("worktree-failed").naming("'data/0'").naming("`git fsck`");
+    ran.fails_with("object-unreadable").naming("`data/0`").naming("`git fsck`");
     assert_withdrawn(&env, &ran);
 }
 

@@ -1,4 +1,4 @@
-//! Merges that git makes without a conflict and that break the code: none of them lands.
+//! Merges that break the code, made without a conflict by git, by structure or word by word: none of them lands.
 
 use serde_json::json;
 
@@ -96,4 +96,78 @@ fn an_agent_repairs_a_lost_import() {
         &[("code-b.sh", "use b\n")],
         "echo 'import b' >> imports.sh",
     );
+}
+
+#[test]
+fn a_structural_merge_keeps_what_the_target_has_added() {
+    let queue = Queue::tested("grep -q 'fn a' code.rs || exit 1");
+    let new: String = (1..=14).map(|line| format!("    new_{line}();\n")).collect();
+    let code = |a: &str, moved: bool| {
+        let (a, b) = (format!("fn a() {{\n    one();\n{a}}}\n"), "fn b() {\n    two();\n}\n");
+        if moved { format!("{b}\n{a}") } else { format!("{a}\n{b}") }
+    };
+    queue.env.write("repo/code.rs", code("", false));
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Code"]);
+    for (name, code) in [("longer", code(&new, false)), ("moved", code("", true))] {
+        queue.branch(name, &[("code.rs", &code)]);
+        queue.enqueue(name);
+    }
+    let program = |text: &str| {
+        let merged = queue.env.write("merged.rs", text);
+        queue.env.write_program("bin/mergiraf", &format!("#!/bin/sh\ncp '{}' \"$4\"\n", merged.display()));
+    };
+    // The function is gone from its place, and what was added to it is nowhere.
+    program(&code("", true));
+    assert_eq!(names(&queue.process(5)["landed"]), ["longer"]);
+    assert_eq!(
+        (queue.state("moved").as_str(), queue.landed("code.rs").unwrap()),
+        ("escalated", code(&new, false).trim().to_owned())
+    );
+    program(&code(&new, true));
+    queue.env.pleach(&["merge", "retry", "moved"]).expect(0);
+    assert_eq!(names(&queue.process(0)["landed"]), ["moved"]);
+    assert_eq!(queue.landed("code.rs").unwrap(), code(&new, true).trim());
+    assert_eq!(
+        queue.env.git(&["log", "-1", "--format=%(trailers:key=Pleach-Resolved,valueonly)"]),
+        "code.rs#0=structural"
+    );
+}
+
+#[test]
+fn merging_by_words_invents_nothing() {
+    let queue = Queue::with("merge: {test_command: 'true', untested_files: allow, slots: 2}\n");
+    let element = "<A b={<C />} />\n";
+    let [base, one] = [("2.14.0", element, "call(a)\n"), ("2.14.1", "<A b={<C />} d={<E />} />\n", "call(a, b)\n")]
+        .map(|(version, element, call)| {
+            [("version.txt", format!("version {version}\n")), ("view.jsx", element.into())]
+                .into_iter()
+                .chain(["records.jsonl", "all.lock"].map(|path| (path, call.to_owned())))
+                .collect::<Vec<_>>()
+        });
+    let branch = |name: &str, files: &[(&str, String)]| {
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        queue.branch(name, &files);
+        queue.enqueue(name);
+    };
+    branch("base", &base);
+    queue.process(0);
+    branch("one", &one);
+    let others = [
+        ("version.txt", "version 2.15.0\n"),
+        ("view.jsx", "<A2 b={<C />} />\n<F g={<H />} />\n"),
+        ("records.jsonl", "invoke(a)\n"),
+        ("all.lock", "invoke(a)\n"),
+    ];
+    let name = |path: &str| path.replace('.', "-");
+    for (path, text) in others {
+        branch(&name(path), &[(path, text.into())]);
+    }
+    assert_eq!(names(&queue.process(5)["landed"]), ["one"]);
+    for ((path, text), _) in one.iter().zip(others) {
+        assert_eq!(
+            (queue.state(&name(path)).as_str(), queue.landed(path).unwrap()),
+            ("escalated", text.trim().to_owned())
+        );
+    }
 }

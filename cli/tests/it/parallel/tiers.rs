@@ -54,14 +54,14 @@ fn a_failing_command_of_derived_files_fails_the_join() {
 #[test]
 fn a_program_merges_by_structure_at_a_join() {
     let env = TestEnv::with_repo();
-    env.write(env.repo_path().join("n.rs"), "n = 1\n");
+    env.write(env.repo_path().join("n.rs"), "n(1)\n");
     env.git(&["add", "-A"]);
-    env.git(&["commit", "-q", "-m", "a number"]);
-    env.write_program("bin/mergiraf", "#!/bin/sh\nprintf 'n = 6\\n' > \"$4\"\n");
-    let body = tool("a", "echo 'n = 2' > n.rs") + &tool("b", "echo 'n = 3' > n.rs") + " join -> exit";
-    let gate = "shape=tripleoctagon, gate=\"grep -q 6 n.rs\"";
+    env.git(&["commit", "-q", "-m", "a call"]);
+    env.write_program("bin/mergiraf", "#!/bin/sh\nprintf 'n(1, 2, 3)\\n' > \"$4\"\n");
+    let body = tool("a", "echo 'n(1, 2)' > n.rs") + &tool("b", "echo 'n(1, 3)' > n.rs") + " join -> exit";
+    let gate = "shape=tripleoctagon, gate=\"grep -q 3 n.rs\"";
     env.run(&fan("numbers", "", &["a", "b"], &body).replace("shape=tripleoctagon", gate), &[]).expect(0);
-    assert_eq!(env.committed("n.rs"), "n = 6");
+    assert_eq!(env.committed("n.rs"), "n(1, 2, 3)");
     let trailers = env.git(&["log", "-1", "--format=%(trailers:only,unfold)", &env.branch()]);
     assert!(trailers.contains("Pleach-Tier: structural\nPleach-Resolved: n.rs#1=structural"), "{trailers}");
 }

@@ -79,7 +79,7 @@ fn source_of(before: &TierResult, path: &RepoPath) -> BTreeMap<usize, Tier> {
 }
 
 /// Whether a text is the merge with these hunks, and nothing else.
-fn is_made_of(merge: &TextMerge, chosen: &[(usize, Vec<u8>)], text: &[u8]) -> bool {
+pub(super) fn is_made_of(merge: &TextMerge, chosen: &[(usize, Vec<u8>)], text: &[u8]) -> bool {
     let mut chosen: BTreeMap<usize, &Vec<u8>> = chosen.iter().map(|(hunk, text)| (*hunk, text)).collect();
     let mut number = 0;
     let made = merge.clone().resolved(|_| {

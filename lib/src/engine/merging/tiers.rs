@@ -1,16 +1,20 @@
 //! What git could not merge, tried file by file without an agent: made again by a command, resolved as before, merged word
 //! by word, merged by structure. What is left is shown between markers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::learning::is_made_of;
 use super::resolutions::RecordedResolutions;
 use super::structural::StructuralMerge;
 use crate::config::{BadPattern, DerivedRules, Environment, MergeSettings};
 use crate::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::RepoPath;
-use crate::merge::{ConflictLabels, ResolvedHunk, TextMerge, Tier, keeps_lines, learn, marked_text};
+use crate::merge::{
+    ConflictLabels, ResolvedHunk, TextMerge, Tier, has_records, is_generated, keeps_lines, keeps_words, learn,
+    marked_text, with_resolved,
+};
 use crate::workspace;
 
 /// What may be tried.
@@ -98,6 +102,7 @@ pub fn resolve_conflict(
     let mut run = TierRun {
         repo,
         options,
+        attributes: Attributes { tree: ours, conflict, generated: None },
         recorded,
         writer: repo.writer(),
         edits: Vec::new(),
@@ -142,11 +147,39 @@ impl OpenFile {
         let mut chosen = self.chosen.iter();
         self.merge.clone().resolved(|_| chosen.next().and_then(|chosen| Some(chosen.as_ref()?.1.clone())))
     }
+
+    /// The texts of all sides with what was chosen.
+    fn with_chosen(&self) -> [Vec<u8>; 3] {
+        let chosen: Vec<_> = self.chosen.iter().map(|chosen| Some(chosen.as_ref()?.1.as_slice())).collect();
+        with_resolved(self.texts.each_ref().map(Vec::as_slice), &chosen)
+    }
+}
+
+/// The attributes of the files in conflict, asked for once, for the first file that is about to be merged by its text.
+struct Attributes<'a> {
+    /// The target's files.
+    tree: TreeId,
+    conflict: &'a Conflict,
+    generated: Option<BTreeSet<RepoPath>>,
+}
+
+impl Attributes<'_> {
+    fn say_generated(&mut self, repo: &Repo, path: &RepoPath) -> Result<bool, git::Error> {
+        if self.generated.is_none() {
+            let paths = self.conflict.files.iter().map(|file| &file.path).collect();
+            let values = git::attribute(repo, self.tree, "linguist-generated", &paths)?;
+            let is_said = |value: &[u8]| matches!(value, b"set" | b"true");
+            self.generated =
+                Some(values.into_iter().filter(|(_, value)| is_said(value)).map(|(path, _)| path).collect());
+        }
+        Ok(self.generated.as_ref().is_some_and(|generated| generated.contains(path)))
+    }
 }
 
 struct TierRun<'a> {
     repo: &'a Repo,
     options: &'a TierOptions,
+    attributes: Attributes<'a>,
     recorded: Option<&'a RecordedResolutions>,
     writer: Writer,
     edits: Vec<TreeEdit>,
@@ -188,12 +221,13 @@ impl TierRun<'_> {
     /// Merges a file both sides have lines of. False if something of it is left in conflict.
     fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, workspace::Error> {
         let Some(mut open) = self.open(file)? else { return Ok(false) };
+        let limit = self.limit_of(&open)?;
         // git's lines are in conflict where ours are not, and nothing may be made of that.
-        if open.chosen.is_empty() && self.options.limit < Tier::Tokens {
+        if open.chosen.is_empty() && limit < Tier::Tokens {
             return Ok(false);
         }
-        self.choose(&mut open)?;
-        let text = if open.is_open() { self.by_structure(&mut open)? } else { open.merged().clean() };
+        self.choose(&mut open, limit)?;
+        let text = if open.is_open() { self.by_structure(&mut open, limit)? } else { open.merged().clean() };
         let kind = self.repo.tree_entry(marked, &file.path)?.map_or(EntryKind::File, |entry| entry.kind);
         let shown = text.as_ref().map_or_else(|| marked_text(&open.merged(), &self.options.labels), Clone::clone);
         let blob = self.writer.blob(&shown)?;
@@ -228,8 +262,19 @@ impl TierRun<'_> {
         Ok(Some(OpenFile { path: file.path.clone(), texts, merge, chosen }))
     }
 
+    /// The highest tier that may be tried with a file: one that is made as a whole is not merged by its text.
+    fn limit_of(&mut self, open: &OpenFile) -> Result<Tier, git::Error> {
+        let limit = self.options.limit;
+        let is_made = limit >= Tier::Tokens
+            && (self.options.derived.command_of(&open.path).is_some()
+                || has_records(&open.path)
+                || is_generated(&open.path, open.texts.each_ref().map(Vec::as_slice))
+                || self.attributes.say_generated(self.repo, &open.path)?);
+        Ok(if is_made { Tier::Recorded } else { limit })
+    }
+
     /// Resolves each hunk as it was before, or word by word.
-    fn choose(&mut self, open: &mut OpenFile) -> Result<(), git::Error> {
+    fn choose(&mut self, open: &mut OpenFile, limit: Tier) -> Result<(), git::Error> {
         let begun = Instant::now();
         for (hunk, chosen) in open.merge.conflicts().zip(&mut open.chosen) {
             if let Some(recorded) = self.recorded {
@@ -237,7 +282,7 @@ impl TierRun<'_> {
             }
         }
         self.spent(Tier::Recorded, begun);
-        if self.options.limit < Tier::Tokens {
+        if limit < Tier::Tokens {
             return Ok(());
         }
         let begun = Instant::now();
@@ -250,31 +295,33 @@ impl TierRun<'_> {
         Ok(())
     }
 
-    /// Resolves the hunks that are left by merging the whole file by its structure. What was chosen for others stays, where
-    /// the result has all lines around them.
-    fn by_structure(&mut self, open: &mut OpenFile) -> Result<Option<Vec<u8>>, workspace::Error> {
-        let Some(program) = self.options.structural.as_ref().filter(|_| self.options.limit >= Tier::Structural) else {
+    /// Merges the whole file by its structure, with what was chosen for hunks in all sides alike. The program's file is the
+    /// result or nothing of it: what is gone from a hunk there may have moved to other lines. It may have changed the hunks
+    /// alone, if it kept the words of both sides, and other lines as well, if it kept all of them.
+    fn by_structure(&mut self, open: &mut OpenFile, limit: Tier) -> Result<Option<Vec<u8>>, workspace::Error> {
+        let Some(program) = self.options.structural.as_ref().filter(|_| limit >= Tier::Structural) else {
             return Ok(None);
         };
         let begun = Instant::now();
-        let merged = program.merge(&open.path, open.texts.each_ref().map(Vec::as_slice))?;
+        let texts = open.with_chosen();
+        let [base, ours, theirs] = texts.each_ref().map(Vec::as_slice);
+        let merged = program.merge(&open.path, [base, ours, theirs])?;
         self.spent(Tier::Structural, begun);
         let Some(merged) = merged else { return Ok(None) };
-        let mut chosen = open.chosen.clone();
-        for (hunk, text) in learn(&open.merge, &merged) {
-            chosen[hunk - 1].get_or_insert((Tier::Structural, text));
-        }
-        if chosen.iter().all(Option::is_some) {
-            open.chosen = chosen;
-            return Ok(open.merged().clean());
-        }
-        // Lines beside the hunks changed as well: it is one result, or none, and nothing else would find what it lacks.
-        let [base, ours, theirs] = open.texts.each_ref().map(Vec::as_slice);
-        if !keeps_lines(base, ours, theirs, &merged) {
+        let frame = open.merged();
+        let found = learn(&frame, &merged);
+        let is_of_hunks = is_made_of(&frame, &found, &merged);
+        let keeps = if is_of_hunks { keeps_words } else { keeps_lines };
+        if !keeps(base, ours, theirs, &merged) {
             return Ok(None);
         }
-        open.chosen = Vec::new();
-        self.resolved(open.path.clone(), 0, Tier::Structural);
+        match is_of_hunks {
+            true => {
+                let left = open.chosen.iter_mut().filter(|chosen| chosen.is_none());
+                left.zip(found).for_each(|(chosen, (_, text))| *chosen = Some((Tier::Structural, text)));
+            }
+            false => self.resolved(open.path.clone(), 0, Tier::Structural),
+        }
         Ok(Some(merged))
     }
 

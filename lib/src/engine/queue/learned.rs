@@ -21,6 +21,7 @@ pub(super) fn record_landed(repo: &Repo, entry: &QueueEntry, options: &MergeOpti
         commit: entry.landing.map(|landing| landing.to),
         at: clock::now(),
     };
-    let learned = learn_resolutions(repo, &left.conflict, repo.tree_of(resolution.commit)?, &source)?;
+    // What was resolved before them is no choice of theirs, and hunks of a file that was merged as a whole say nothing alone.
+    let learned = learn_resolutions(repo, &left.rest(), repo.tree_of(resolution.commit)?, &source)?;
     Ok(record_resolutions(repo, &learned)?)
 }

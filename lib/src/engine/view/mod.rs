@@ -183,16 +183,17 @@ impl Summary {
         })
     }
 
-    /// Whether other branches than its own have its newest commits in all its repositories. One that is not among `repos`
-    /// may lack them.
+    /// Whether it made commits, and the branches they are for have all of them. A repository that is not among `repos` may
+    /// lack them.
     pub fn is_merged(&self, repos: &SessionRepos) -> Result<bool, Error> {
-        for of in self.repos() {
+        let mut has_changed = false;
+        for of in self.repos().filter(RepoWork::has_changed) {
             match repos.get(of.repo) {
-                Some(repo) if of.is_merged(repo)? => {}
+                Some(repo) if of.is_merged(repo)? => has_changed = true,
                 _ => return Ok(false),
             }
         }
-        Ok(true)
+        Ok(has_changed)
     }
 
     /// Reads the newest state of a session, without its whole history.

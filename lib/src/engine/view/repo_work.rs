@@ -66,13 +66,11 @@ impl RepoWork<'_> {
         })
     }
 
-    /// Whether a branch other than its own has its newest commit, or it made no commit.
+    /// Whether the branch the work is for has its newest commit.
     pub fn is_merged(&self, repo: &Repo) -> Result<bool, Error> {
-        let Some(work) = self.work.filter(|_| self.has_changed()) else { return Ok(true) };
-        let own = branch_ref(self.branch);
-        let all = repo.refs().list_unpeeled("refs/heads/")?;
-        let mut others = all.into_iter().filter(|(name, _)| *name != own).filter_map(|(_, at)| at);
+        let Some((work, target)) = self.work.zip(self.target) else { return Ok(false) };
+        let at = repo.refs().find(&branch_ref(target))?;
         // An unreadable branch contains nothing.
-        Ok(others.any(|at| repo.history().is_ancestor(work, at).unwrap_or(false)))
+        Ok(at.is_some_and(|at| repo.history().is_ancestor(work, at).unwrap_or(false)))
     }
 }

@@ -14,7 +14,7 @@ use super::lock::lock_worktrees;
 use super::metadata::Notes;
 use super::registration::Registration;
 use super::sparse_rules::SparseRules;
-use super::{Worktree, index_file, open, remove, sanitize, scan};
+use super::{Worktree, index_file, lost_content, open, remove, sanitize, scan};
 use crate::git::crash::{self, CrashKind, CrashSide};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::program::{GitOutput, Program};
@@ -43,7 +43,7 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
         // As git does where it cannot make one. Why it cannot is what counts.
         let _ = remove::remove(repo, path);
     }
-    made
+    made.map_err(|error| lost_content::name_unreadable(repo, commit, error))
 }
 
 /// Checks out the files of a worktree that is being created, except those that exist.

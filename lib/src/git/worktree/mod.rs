@@ -20,7 +20,8 @@
 //!   and `past_content` what is not new, `new_content` what is known to be.
 //!
 //! How do files, HEAD and index come to a given state?
-//! - `restore`, `head`, `index_file`; `spared_files` keeps files as they are, `sparse` and `sparse_rules` leave files out.
+//! - `restore`, `head`, `index_file`; `spared_files` keeps files as they are, `sparse` and `sparse_rules` leave files out;
+//!   `lost_content` finds files whose content the repository has lost.
 //!
 //! What does a setup leave?
 //! - `set_up` records it, `setup_snapshot` is what is recorded, `setup_changes` what has become of it.
@@ -45,6 +46,7 @@ mod known_content;
 mod limits;
 mod list;
 mod lock;
+mod lost_content;
 mod metadata;
 mod move_aside;
 mod new_content;
@@ -87,6 +89,7 @@ pub use held_back::{HeldBack, HoldReason};
 pub use limits::CommitLimits;
 pub use list::{ListedWorktree, list, list_linked};
 pub(super) use list::{is_registered, list_on_branch};
+pub(crate) use lost_content::collect_lost_content;
 pub use metadata::Notes;
 pub use open::open;
 pub use past_content::Past;

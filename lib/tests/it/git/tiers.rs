@@ -205,26 +205,75 @@ fn with_path(sandbox: &Sandbox, bin: &Path) -> TierOptions {
     TierOptions { structural, ..TierOptions::default() }
 }
 
+/// What is left of these by words can be merged by structure.
+const CALLS: [&str; 3] = [
+    "call(a);\nkeep\nkeep too\nf(n)\nend\n",
+    "call(a, b);\nkeep\nkeep too\nf(n, o)\nend\n",
+    "invoke(a);\nkeep\nkeep too\nf(n, t)\nend\n",
+];
+
 #[test]
 fn the_rest_is_merged_by_structure() {
     let (sandbox, repo) = repository(&[]);
-    let merge = Conflicted::of(&repo, TEXTS);
-    let script = "test \"$1 $2 $6 $7\" = 'merge --git -p f.rs' && grep -q 'n = 1' \"$3\" && grep -q 'n = 3' \"$5\" || exit 9\n\
-        case \"$4\" in *.rs) printf 'by structure\\nkeep\\nkeep too\\nn = 6\\nend\\n' > \"$4\";; esac";
+    let merge = Conflicted::of(&repo, CALLS);
+    let script = "test \"$1 $2 $6 $7\" = 'merge --git -p f.rs' && grep -q 'f(n)' \"$3\" && grep -q 'f(n, t)' \"$5\" || exit 9\n\
+        grep -l 'invoke(a, b)' \"$3\" \"$4\" \"$5\" | grep -c . | grep -qx 3 || exit 9\n\
+        case \"$4\" in *.rs) sed -i 's/f(n, o)/f(n, o, t)/' \"$4\";; esac";
     let result = merge.resolve(&with_program(&sandbox, script));
-    assert_eq!(merge.text(result.tree), "invoke(a, b);\nkeep\nkeep too\nn = 6\nend\n", "words are merged before");
+    assert_eq!(merge.text(result.tree), "invoke(a, b);\nkeep\nkeep too\nf(n, o, t)\nend\n", "words are merged before");
     assert_eq!(shown(&result.resolved), ["f.rs#1=tokens", "f.rs#2=structural"]);
     assert_eq!((result.tier, result.remaining.len()), (Tier::Structural, 0));
     assert!(result.spent.contains_key(&Tier::Structural));
     assert_eq!(std::fs::read_dir(sandbox.path("state/scratch")).unwrap().count(), 0, "temporary files are gone");
-    // One that changed lines beside the hunks is a result of its own, if it has what both sides have.
-    let script = "printf 'call(a)\\nkeep it\\nn = 7\\nend\\n' > \"$4\"";
-    let result = merge.resolve(&with_program(&sandbox, script));
-    assert_eq!((shown(&result.resolved), result.remaining.len()), (vec!["f.rs#1=tokens".to_owned()], 1));
-    let merge = Conflicted::of(&repo, ["use x;\nend\n", "use x;\nuse o;\nend\n", "use x;\nuse t;\nend\n"]);
-    let result = merge.resolve(&with_program(&sandbox, "printf 'use o;\\nuse t;\\nuse x;\\nend\\n' > \"$4\""));
-    assert_eq!(merge.text(result.tree), "use o;\nuse t;\nuse x;\nend\n");
+}
+
+/// Ours adds lines to a function that theirs moves to the end.
+const MOVED: [&str; 3] = [
+    "fn a {\none\n}\n\nfn b {\ntwo\n}\n\nfn c {\nthree\n}\n",
+    "fn a {\none\nnew\nnewer\n}\n\nfn b {\ntwo\n}\n\nfn c {\nthree\n}\n",
+    "fn b {\ntwo\n}\n\nfn c {\nthree\n}\n\nfn a {\none\n}\n",
+];
+
+#[test]
+fn a_structural_result_is_the_whole_file_or_nothing() {
+    let (sandbox, repo) = repository(&[]);
+    let merge = Conflicted::of(&repo, MOVED);
+    let with = |text: &str| {
+        sandbox.write("merged", text);
+        merge.resolve(&with_program(&sandbox, &format!("cp '{}' \"$4\"", sandbox.path("merged").display())))
+    };
+    let whole = "fn b {\ntwo\n}\n\nfn c {\nthree\n}\n\nfn a {\none\nnew\nnewer\n}\n";
+    let result = with(whole);
+    assert_eq!((merge.text(result.tree).as_str(), result.remaining.len()), (whole, 0), "with what it has moved");
     assert_eq!(shown(&result.resolved), ["f.rs#0=structural"]);
+    let less = whole.replace("newer\n", "");
+    for lossy in [&less, MOVED[2], &whole.replace("two\n", "")] {
+        let result = with(lossy);
+        assert_eq!((shown(&result.resolved), result.remaining.len()), (vec![], 1), "{lossy}");
+    }
+    // One that changes nothing but the hunks is no better if a word of a side is gone.
+    let merge = Conflicted::of(&repo, CALLS);
+    let result = merge.resolve(&with_program(&sandbox, "sed -i 's/f(n, o)/f(n, t)/' \"$4\""));
+    assert_eq!((shown(&result.resolved), result.remaining.len()), (vec!["f.rs#1=tokens".to_owned()], 1));
+}
+
+#[test]
+fn files_that_programs_write_are_not_merged_by_text() {
+    let (sandbox, repo) = repository(&[]);
+    let program = "case \"$7\" in words.txt) exit 1;; esac; printf merged > \"$4\"";
+    let options = with_program(&sandbox, program);
+    let head = "// Code generated. DO NOT EDIT.\n\n\n";
+    let side = |line: &str| {
+        let marked = format!("{head}{line}");
+        let paths = ["a.lock", "a.jsonl", "made/a.txt", "words.txt"].map(|path| (path, line));
+        let attributes = [(".gitattributes", "made/* linguist-generated\n"), ("a.go", &*marked)];
+        files(&paths.into_iter().chain(attributes).collect::<Vec<_>>())
+    };
+    let merge = Conflicted::new(&repo, ["call(a)\n", "call(a, b)\n", "invoke(a)\n"].map(side));
+    let result = merge.resolve(&options);
+    assert_eq!(shown(&result.resolved), ["words.txt#1=tokens"]);
+    let left: Vec<String> = result.remaining.iter().map(|file| file.path.to_string()).collect();
+    assert_eq!(left, ["a.go", "a.jsonl", "a.lock", "made/a.txt"]);
 }
 
 #[test]
