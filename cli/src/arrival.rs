@@ -8,7 +8,7 @@ use pleach::engine::Summary;
 use pleach::event::PipelineStarted;
 use pleach::git::remote::{self, BroughtRecords, CloneRequest, RemoteRecords, RemoteUrl};
 use pleach::git::{self, Repo};
-use pleach::ids::{RepoName, SessionId};
+use pleach::ids::{CommitId, RepoName, SessionId};
 use pleach::process::Cancel;
 use pleach::record::History;
 use serde_json::{Value, json};
@@ -41,10 +41,14 @@ pub fn arrive(globals: &Globals, address: &str, given: &str) -> Result<SessionId
             let repo = clone_here(globals, &local, &remote, (&id, records))?;
             Place::find(&repo, None, &settings::load_for(globals, &globals.dir)?)?
         }
-        false => Place::find(&globals.dir, None, &local)
-            .map_err(|failure| failure.hint("a session is brought into its workspace, or into an empty directory"))?,
+        false => {
+            let place = Place::find(&globals.dir, None, &local).map_err(|failure| {
+                failure.hint("a session is brought into its workspace, or into an empty directory")
+            })?;
+            bring(&place.repo, &remote, (&id, records), None)?;
+            place
+        }
     };
-    bring(&place.repo, &remote, (&id, records))?;
     bring_others(globals, &place, &id)?;
     Ok(id)
 }
@@ -67,8 +71,47 @@ fn is_empty(dir: &Path) -> bool {
     dir.read_dir().is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn bring(repo: &Repo, remote: &RemoteUrl, (id, records): (&SessionId, &RemoteRecords)) -> Result<(), Failure> {
-    match remote::bring_records(repo, remote, id, records, &Cancel::never()) {
+/// How deep a session was cloned, as its record says.
+struct RecordedDepth {
+    /// So many commits of the repository of its records.
+    clone: u32,
+    /// So many commits have all its records.
+    records: u32,
+    /// The commit it was started from.
+    base: Option<CommitId>,
+}
+
+/// How many records are looked at for that, at first and at last.
+const RECORDS_LOOKED_AT: [u32; 2] = [64, 4096];
+
+/// How deep a session was cloned: its records are looked at alone, before anything is cloned. None if it was cloned whole,
+/// or nobody can tell.
+fn recorded_depth(
+    local: &Settings,
+    remote: &RemoteUrl,
+    session: (&SessionId, &RemoteRecords),
+    path: &Path,
+) -> Option<RecordedDepth> {
+    RECORDS_LOOKED_AT.into_iter().find_map(|records| {
+        let repo = remote::bring_records_apart(path, remote, session, records, &local.own_environment).ok()?;
+        let started = History::newest(&repo, session.0).ok()?.started;
+        let name = started.record_repo();
+        let clone = started.config.pointer(&format!("/workspace/repos/{name}/clone_depth")).and_then(Value::as_u64);
+        Some(clone.map(|clone| RecordedDepth {
+            clone: u32::try_from(clone).unwrap_or(u32::MAX),
+            records,
+            base: started.base.get(name).copied(),
+        }))
+    })?
+}
+
+fn bring(
+    repo: &Repo,
+    remote: &RemoteUrl,
+    (id, records): (&SessionId, &RemoteRecords),
+    depth: Option<u32>,
+) -> Result<(), Failure> {
+    match remote::bring_records(repo, remote, (id, records), depth, &Cancel::never()) {
         Ok(BroughtRecords::Diverged) => Err(Failure::new(
             Code::ContinuedElsewhere,
             format!("session {id} was continued here and elsewhere: {remote} has records that are not from here"),
@@ -94,20 +137,27 @@ fn clone_here(
     };
     // Its name is in its record.
     let unnamed = dir.join(format!(".pleach-{}", session.0));
-    if unnamed.exists() {
-        std::fs::remove_dir_all(&unnamed).map_err(|error| io("remove", &unnamed, &error))?;
-    }
+    let remove = |path: &Path| match path.exists() {
+        true => std::fs::remove_dir_all(path).map_err(|error| io("remove", path, &error)),
+        false => Ok(()),
+    };
+    remove(&unnamed)?;
     if globals.verbosity >= 0 && !globals.json {
         say!("cloning {remote}");
     }
-    let request = CloneRequest { remote, path: &unnamed, depth: None };
+    let depth = recorded_depth(local, remote, session, &unnamed);
+    remove(&unnamed)?;
+    let request = CloneRequest { remote, path: &unnamed, depth: depth.as_ref().map(|depth| depth.clone) };
     remote::clone(&request, &local.own_environment, &Cancel::never()).map_err(|error| {
         Failure::new(Code::CloneFailed, format!("cannot clone {remote}: {error}"))
             .hint("check the address, the network and your credentials")
     })?;
     let started = {
         let repo = git::discover(&unnamed, &local.own_environment).map_err(|error| of_git(&error))?;
-        bring(&repo, remote, session)?;
+        // Without the commit it was started from, all of its history would come with the records.
+        let lacks_base = |depth: &RecordedDepth| depth.base.is_some_and(|base| repo.commit(base).is_err());
+        let reach = depth.filter(lacks_base).map(|depth| depth.records.saturating_add(depth.clone));
+        bring(&repo, remote, session, reach)?;
         History::newest(&repo, session.0).map_err(|error| of_engine(&error.into()))?.started
     };
     let name = started.record_repo();

@@ -87,7 +87,7 @@ codes! {
     RemoteInvalid "remote-invalid" Usage "a remote has no usable address"
     CommitMissing "commit-missing" Environment "a commit a session stands at is not in its repository"
     NoRemote "no-remote" Usage "a repository has no remote to push to"
-    BranchNotPushed "branch-not-pushed" Environment "a branch cannot be pushed: the remote does not answer"
+    BranchNotPushed "branch-not-pushed" Environment "a branch or a session cannot be pushed"
     PushRefused "push-refused" LandingRefused "a remote refuses a branch, or has other commits there"
     NothingToRequest "nothing-to-request" Usage "there is no work a pull request could be opened for"
     NoForge "no-forge" Environment "neither `gh` nor `glab` is installed"

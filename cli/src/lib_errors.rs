@@ -194,6 +194,7 @@ pub fn of_queue(error: &QueueError) -> Failure {
             plain(Code::ConflictsLeft, error).hint(format!("edit them in {}, then run the same again", path.display()))
         }
         QueueError::NoBranch(_) => plain(Code::NoSuchBranch, error).hint("`git branch` lists them"),
+        QueueError::Shallow { .. } => advised(Code::ShallowClone, error),
         QueueError::Itself(_) => plain(Code::MergeItself, error).hint("name another with `--into BRANCH`"),
         QueueError::Setup { .. } => {
             plain(Code::SetupFailed, error).hint("fix the cause, or change `worktrees.setup`, then run again")

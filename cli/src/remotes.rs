@@ -47,6 +47,15 @@ pub fn approved_remote(globals: &Globals, settings: &Settings, place: &Place) ->
     Ok(Some(remote))
 }
 
+/// The same where there has to be one.
+pub fn remote_to_push(globals: &Globals, settings: &Settings, place: &Place) -> Result<RemoteUrl, Failure> {
+    approved_remote(globals, settings, place)?.ok_or_else(|| {
+        let message = format!("the repository `{}` has no remote to push to", place.name);
+        let hint = format!("set `workspace.repos.{}.remote`, or add one with `git remote add origin URL`", place.name);
+        Failure::new(Code::NoRemote, message).hint(hint)
+    })
+}
+
 /// The remote of a repository that needs no approval any more: the configured one if it was approved, else the one people
 /// push to.
 pub fn known_remote(settings: &Settings, place: &Place) -> Result<Option<RemoteUrl>, Failure> {
@@ -111,8 +120,11 @@ pub fn clone_missing(globals: &Globals, settings: &Settings) -> Result<BTreeSet<
     Ok(cloned)
 }
 
-/// Lets a shallow clone fetch the history it lacks from its remote, if that was approved.
+/// Lets a shallow clone fetch the history it lacks from its remote, if that was approved and the command works.
 pub fn deepen_on_demand(settings: &Settings, place: &Place) -> Result<(), Failure> {
+    if !settings.may_deepen {
+        return Ok(());
+    }
     let Some(remote) = remote_of(&settings.resolved.config, &place.name)? else { return Ok(()) };
     if !place.repo.history().is_shallow().map_err(|error| of_git(&error))? {
         return Ok(());

@@ -45,9 +45,12 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
     let mut look = signal(SignalKind::from_raw(LOOK))?;
     tokio::spawn(async move {
         let (mut stopped, mut killed) = (false, false);
-        let mut say_killed = || {
+        let mut say_killed = |only_pushes| {
             if !std::mem::replace(&mut killed, true) {
-                say!("stopping now; letting git finish writing");
+                match only_pushes {
+                    true => say!("giving up the last push"),
+                    false => say!("stopping now; letting git finish writing"),
+                }
             }
         };
         loop {
@@ -57,10 +60,11 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
                 _ = look.recv() => true,
             };
             if !is_look {
-                match stopped {
+                let only_pushes = supervisor.only_pushes();
+                match stopped || only_pushes {
                     true => {
                         canceller.kill();
-                        say_killed();
+                        say_killed(only_pushes);
                     }
                     false => {
                         canceller.stop();
@@ -78,7 +82,7 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
                     }
                     StopRequest::Pause => {}
                     StopRequest::Cancel => say!("cancelled with `pleach cancel`; stopping after the turn in flight"),
-                    StopRequest::PauseNow | StopRequest::CancelNow => say_killed(),
+                    StopRequest::PauseNow | StopRequest::CancelNow => say_killed(supervisor.only_pushes()),
                 }
             }
         }

@@ -19,7 +19,7 @@ use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, SandboxChoice};
 use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::{counted, listed, shell_word};
-use pleach::workspace::{BranchFollower, Workspace, WorktreeSettings};
+use pleach::workspace::{BranchFollower, PushState, Workspace, WorktreeSettings};
 
 use crate::answers::Answers;
 use crate::code::Code;
@@ -401,6 +401,11 @@ fn summary(
             Ok(())
         }
         SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
+    }?;
+    let pushes = PushState::read(session.repo().common_dir(), id);
+    match pushes.repos.values().any(|remote| remote.failed.is_some()) {
+        true => out.line(format!("push:    {}", about(format!("push {id}")))),
+        false => Ok(()),
     }
 }
 

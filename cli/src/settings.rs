@@ -67,9 +67,17 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// The files that were read, weakest first.
     pub files: Vec<PathBuf>,
+    /// The command works, and does not only show: repositories may fetch the history they lack.
+    pub may_deepen: bool,
 }
 
 impl Settings {
+    /// The same for a command that works, or only shows what it would do.
+    #[must_use]
+    pub fn deepening(self, may_deepen: bool) -> Self {
+        Self { may_deepen, ..self }
+    }
+
     /// Takes the secrets of this environment out of text.
     pub fn redactor(&self) -> Redactor {
         Redactor::new(self.environment.secrets())
@@ -135,7 +143,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
     let environment = environment.with_secrets(secrets);
     let own_environment = environment.clone();
     let environment = environment.with_dotenv(variables.into_iter().map(|entry| (entry.name, entry.value)));
-    Ok(Settings { resolved, environment, own_environment, state_dir, files })
+    Ok(Settings { resolved, environment, own_environment, state_dir, files, may_deepen: false })
 }
 
 /// Says what was left out, as it means nothing.

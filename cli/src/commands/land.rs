@@ -50,7 +50,7 @@ pub struct LandArgs {
 }
 
 pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
-    let settings = settings::load_for(globals, &globals.dir)?;
+    let settings = settings::load_for(globals, &globals.dir)?.deepening(!args.dry_run);
     let record = Place::find(&globals.dir, None, &settings)?;
     let id = match &args.session {
         Some(given) => sessions::resolve(&record.repo, given)?,

@@ -60,8 +60,11 @@ enum MergeCommand {
 }
 
 pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
-    let ground = MergeGround::find(globals)?;
-    match args.command.unwrap_or(MergeCommand::Queue(queue::QueueArgs::default())) {
+    let command = args.command.unwrap_or(MergeCommand::Queue(queue::QueueArgs::default()));
+    let settings = settings::load_for(globals, &globals.dir)?;
+    let settings = settings.deepening(matches!(command, MergeCommand::Process(_)));
+    let ground = MergeGround::with(globals, settings)?;
+    match command {
         MergeCommand::Queue(args) => queue::run(&ground, &args),
         MergeCommand::Status(args) => status::run(&ground, &args),
         MergeCommand::Enqueue(args) => enqueue::run(&ground, &args),
@@ -116,7 +119,11 @@ pub struct MergeGround<'a> {
 impl<'a> MergeGround<'a> {
     /// The repository around the directory pleach works in.
     pub fn find(globals: &'a Globals) -> Result<Self, Failure> {
-        let settings = settings::load_for(globals, &globals.dir)?;
+        Self::with(globals, settings::load_for(globals, &globals.dir)?)
+    }
+
+    /// The same with these settings.
+    fn with(globals: &'a Globals, settings: Settings) -> Result<Self, Failure> {
         let place = Place::find(&globals.dir, None, &settings)?;
         Ok(Self { globals, settings, place })
     }

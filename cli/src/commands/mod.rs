@@ -23,6 +23,7 @@ mod logs;
 mod merge;
 mod pause;
 mod pr;
+mod push;
 mod reports;
 mod reset;
 mod resume;
@@ -90,6 +91,7 @@ enum Command {
     Merge(merge::MergeArgs),
     Forecast(forecast::ForecastArgs),
     Land(land::LandArgs),
+    Push(push::PushArgs),
     Pr(pr::PrArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
@@ -132,6 +134,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Merge(args) => merge::run(globals, args),
         Command::Forecast(args) => forecast::run(globals, args),
         Command::Land(args) => land::run(globals, args),
+        Command::Push(args) => push::run(globals, args),
         Command::Pr(args) => pr::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),

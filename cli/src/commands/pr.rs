@@ -2,13 +2,15 @@
 
 mod text;
 
+use std::path::Path;
+
 use clap::Args;
 use pleach::engine::ad_hoc::AdHocStatus;
 use pleach::engine::{RepoWork, SessionStatus, Summary, View};
-use pleach::git::remote::{self, PushRef, RefPush, RemoteUrl, upstream_of};
+use pleach::git::remote::{self, PushRef, RefPush, RemoteError, RemoteUrl, upstream_of};
 use pleach::ids::{BranchName, CommitId, RepoName, SessionId};
 use pleach::process::Cancel;
-use pleach::workspace::branch_ref;
+use pleach::workspace::{PushState, branch_ref};
 use serde_json::{Value, json};
 
 use self::text::RequestText;
@@ -19,7 +21,7 @@ use crate::forge::{Forge, NewRequest, link_of_push};
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git};
 use crate::place::Place;
-use crate::remotes::approved_remote;
+use crate::remotes::remote_to_push;
 use crate::render::Out;
 use crate::sessions::{self, SessionGround};
 use crate::task_submission::named_task;
@@ -64,7 +66,7 @@ pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Code::NothingToRequest, message).hint("`pleach turns` shows what it did"));
     }
     for branch in &mut branches {
-        branch.push(globals)?;
+        branch.push(globals, ground.place.repo.common_dir(), &view.summary)?;
     }
     let mut told = Vec::new();
     for index in 0..branches.len() {
@@ -139,7 +141,7 @@ fn check(summary: &Summary) -> Result<bool, Failure> {
 pub struct PushedBranch {
     /// The repository.
     pub repo: RepoName,
-    /// The branch.
+    /// The branch, by its name there.
     pub branch: BranchName,
     place: Place,
     commit: CommitId,
@@ -168,42 +170,64 @@ impl PushedBranch {
             (None, Some(target)) => Some(upstream_of(&place.repo, target).map_err(|error| of_git(&error))?),
             (None, None) => None,
         };
-        let remote = remote_to_push(globals, ground, &place)?;
-        Ok(Self { repo: of.repo.clone(), branch: of.branch.clone(), place, commit, base, remote, link: None })
+        let remote = remote_to_push(globals, &ground.settings, &place)?;
+        let known = PushState::read(ground.place.repo.common_dir(), &summary.session);
+        let beside = known.repos.get(of.repo).filter(|known| known.remote == remote.to_string());
+        let beside = beside.and_then(|known| known.beside.get(&branch_ref(of.branch)));
+        let branch = beside.and_then(|name| name.strip_prefix("refs/heads/")?.parse().ok());
+        let branch = branch.unwrap_or_else(|| of.branch.clone());
+        let found = Self { repo: of.repo.clone(), branch, place, commit, base, remote, link: None };
+        found.refuse_taken()?;
+        Ok(found)
     }
 
-    fn push(&mut self, globals: &Globals) -> Result<(), Failure> {
-        let Self { branch, remote, place, .. } = self;
-        let pushed = [PushRef { name: branch_ref(branch), commit: self.commit }];
-        let report = remote::push(&place.repo, remote, &pushed, &Cancel::never()).map_err(|error| {
-            let why = error.to_string().replace('\n', "; ");
-            Failure::new(Code::BranchNotPushed, format!("`{branch}` cannot be pushed to {remote}: {why}"))
-                .hint("check the network and your credentials, then try again")
-        })?;
+    /// Refuses it before anything is pushed where the remote has other commits under its name.
+    fn refuse_taken(&self) -> Result<(), Failure> {
+        let (name, history) = (branch_ref(&self.branch), self.place.repo.history());
+        let listed = remote::list_refs_from(&self.place.repo, &self.remote, &[&name], &Cancel::never());
+        let at = listed.map_err(|error| self.unreachable(&error))?.remove(&name);
+        // A commit that is not here leads to none that is.
+        match at.is_none_or(|at| history.is_ancestor(at, self.commit).unwrap_or(false)) {
+            true => Ok(()),
+            false => Err(self.refused("it has other commits there", true)),
+        }
+    }
+
+    fn unreachable(&self, error: &RemoteError) -> Failure {
+        let Self { branch, remote, .. } = self;
+        let why = error.to_string().replace('\n', "; ");
+        Failure::new(Code::BranchNotPushed, format!("`{branch}` cannot be pushed to {remote}: {why}"))
+            .hint("check the network and your credentials, then try again")
+    }
+
+    fn refused(&self, why: &str, is_behind: bool) -> Failure {
+        let Self { branch, remote, .. } = self;
+        let hint = match is_behind {
+            true => format!("somebody has pushed to it: fetch it and merge it into `{branch}`, then try again"),
+            false => "the remote says why; it may protect branches of this name".to_owned(),
+        };
+        Failure::new(Code::PushRefused, format!("{remote} refuses `{branch}`: {why}")).hint(hint)
+    }
+
+    fn push(&mut self, globals: &Globals, records: &Path, summary: &Summary) -> Result<(), Failure> {
+        let Self { remote, place, .. } = &*self;
+        let pushed = [PushRef { name: branch_ref(&self.branch), commit: self.commit }];
+        let report = remote::push(&place.repo, remote, &pushed, &Cancel::never());
+        let report = report.map_err(|error| self.unreachable(&error))?;
         if !report.is_done() {
             let is_behind = report.refs.iter().any(|pushed| pushed.result == RefPush::NonFastForward);
-            let hint = match is_behind {
-                true => format!("somebody has pushed to it: fetch it and merge it into `{branch}`, then try again"),
-                false => "the remote says why; it may protect branches of this name".to_owned(),
-            };
-            let message = format!("{remote} refuses `{branch}`: {}", report.why());
-            return Err(Failure::new(Code::PushRefused, message).hint(hint));
+            return Err(self.refused(&report.why(), is_behind));
         }
+        // It is a help alone, for `status`.
+        let own = summary.started.branches.get(&self.repo).map(|own| (branch_ref(own), self.commit));
+        let to = (&self.repo, &*remote.to_string());
+        let _ = PushState::note_pushed(records, &summary.session, to, own.into_iter().collect());
         self.link = link_of_push(&report.words).map(str::to_owned);
         if globals.verbosity >= 0 && !globals.json {
             say!("pushed {} to {}", self.branch, self.remote);
         }
         Ok(())
     }
-}
-
-/// The remote of a repository, asked about where it came with the project.
-fn remote_to_push(globals: &Globals, ground: &SessionGround, place: &Place) -> Result<RemoteUrl, Failure> {
-    approved_remote(globals, &ground.settings, place)?.ok_or_else(|| {
-        let message = format!("the repository `{}` has no remote to push to", place.name);
-        let hint = format!("set `workspace.repos.{}.remote`, or add one with `git remote add origin URL`", place.name);
-        Failure::new(Code::NoRemote, message).hint(hint)
-    })
 }
 
 /// What became of a request.

@@ -19,6 +19,7 @@ use crate::answers::AnswerArgs;
 use crate::arrival::{arrive, refuse_continued};
 use crate::code::Code;
 use crate::commands::land::finish_landings;
+use crate::commands::push::make_up;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -33,7 +34,7 @@ use crate::prompt::BUILT_IN;
 use crate::render::show_git_progress;
 use crate::runtime::block_on;
 use crate::session::{Protection, build, print_agents, run_to_end, warn_unmetered};
-use crate::sessions::{self, SessionFilter};
+use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings::{self, Search};
 use crate::survey::orphans::repair_worktrees;
 
@@ -61,7 +62,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     if let (Some(address), Some(given)) = (&args.remote, &args.session) {
         arrive(globals, address, given)?;
     }
-    let local = settings::load_for(globals, &globals.dir)?;
+    let local = settings::load_for(globals, &globals.dir)?.deepening(true);
     let place = Place::find(&globals.dir, None, &local)?;
     finish_landings(globals, &local, &place, None);
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
@@ -80,6 +81,11 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         };
         return Err(Failure::new(Code::SessionOfTask, format!("session {id} works on task {}{of}", task.id)).hint(hint));
     }
+    let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
+    let ground = SessionGround { settings: local.clone(), place: place.clone() };
+    if let Some(exit) = make_up(globals, &ground, &stands)? {
+        return Ok(exit);
+    }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     warn_of_changed_file(&place, &id, &history.started);
     let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
@@ -96,7 +102,6 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let places = Places::of_session(place, &history.started, &settings)?;
     let place = &places.record;
     check_repos(&pipeline, &places)?;
-    let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
     let stand = |(place, head): (_, _)| {
         let place: &Place = place;
         (place, stands.state.work.get(&place.name).copied().unwrap_or(head))

@@ -74,7 +74,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let given = [("--agent", "agent", &args.agent), ("--model", "model", &args.model)];
     let flags =
         given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value.clone()?)));
-    let mut settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
+    let settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
+    let mut settings = settings.deepening(!args.dry_run);
     let file = match prompt {
         None => PipelineFile::read_given(&args.file, &path)
             .map_err(|failure| prompt::with_prompt_hint(&args.file, &path, failure))?,

@@ -46,7 +46,7 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 
 /// Writes a decision about a task.
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
-    let ground = TreeContext::for_task(globals, Some(&args.task))?;
+    let ground = TreeContext::to_decide(globals, &args.task, args.dry_run)?;
     let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
     let (ground, grown) = ground.at_task(&grown, &args.task).unwrap_or((ground, grown));
     let marking = ground.marking(&grown.file);

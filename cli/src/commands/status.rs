@@ -154,7 +154,7 @@ fn all(
     (repo, prefix): (&Repo, &str),
     (ground, tasks): (Option<&TreeContext>, &TaskGround),
 ) -> Result<StatusPage, Failure> {
-    let whole = globals.verbosity > 0;
+    let (whole, settings) = (globals.verbosity > 0, &tasks.settings);
     let mut reader = ground.map(TreeContext::reader);
     let (grown, withered) = match ground.zip(reader.as_mut()) {
         Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
@@ -201,7 +201,11 @@ fn all(
         }
         trees.push(TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running });
     }
-    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id)).collect();
+    let find = |name: &RepoName| match settings.resolved.config.workspace.repos.contains_key(name) {
+        true => Place::named(name, settings).ok().map(|place| place.repo),
+        false => Some(repo.clone()),
+    };
+    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
     picture.document = json!({
         "target": ground.map(|ground| &ground.target),
         "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),

@@ -79,7 +79,10 @@ pub struct BrokenTree {
 impl TreeContext {
     /// The repository around the directory pleach works in, and the branch that is checked out there.
     pub fn find(globals: &Globals) -> Result<Self, Failure> {
-        let settings = settings::load_for(globals, &globals.dir)?;
+        Self::with(globals, settings::load_for(globals, &globals.dir)?)
+    }
+
+    fn with(globals: &Globals, settings: Settings) -> Result<Self, Failure> {
         let place = Place::find(&globals.dir, None, &settings)?;
         let target = target(&place)?;
         Ok(Self::on(globals, settings, place, target))
@@ -94,11 +97,20 @@ impl TreeContext {
 
     /// As [`TreeContext::find`], for a task: an ad-hoc task is looked at on its own target.
     pub fn for_task(globals: &Globals, task: Option<&TaskId>) -> Result<Self, Failure> {
-        let Some(task) = task.filter(|task| task.is_ad_hoc()) else { return Self::find(globals) };
-        let settings = settings::load_for(globals, &globals.dir)?;
+        Self::of_task(globals, settings::load_for(globals, &globals.dir)?, task)
+    }
+
+    /// As [`TreeContext::for_task`], for a command that decides about the task, or only shows what it would write.
+    pub fn to_decide(globals: &Globals, task: &TaskId, dry_run: bool) -> Result<Self, Failure> {
+        let settings = settings::load_for(globals, &globals.dir)?.deepening(!dry_run);
+        Self::of_task(globals, settings, Some(task))
+    }
+
+    fn of_task(globals: &Globals, settings: Settings, task: Option<&TaskId>) -> Result<Self, Failure> {
+        let Some(task) = task.filter(|task| task.is_ad_hoc()) else { return Self::with(globals, settings) };
         let place = Place::find(&globals.dir, None, &settings)?;
         let Some(found) = TaskStore::new(&place.repo).get(task).map_err(|error| of_store(&error))? else {
-            return Self::find(globals);
+            return Self::with(globals, settings);
         };
         let target = found.task.target.clone();
         Ok(Self { ad_hoc: Some(found.task), ..Self::on(globals, settings, place, target) })

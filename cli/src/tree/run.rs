@@ -61,7 +61,7 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
-    let settings = load_settings(globals, &dir, args)?;
+    let settings = load_settings(globals, &dir, args)?.deepening(!args.dry_run);
     let place = Place::find(&dir, target_repo, &settings)?;
     let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
     let planned = make(globals, args, tasks, &settings, &place, file)?;

@@ -489,6 +489,22 @@ fn ctrl_c_finishes_the_turn_and_says_how_to_resume() {
 }
 
 #[test]
+fn a_new_worktree_has_nothing_to_keep() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "two");
+    let mut run = env.start(&waiting_agent(&env, &gate), &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    gate.open(held);
+    run.end().expect(3);
+    // As in an empty directory: the files of the node's turns are in no worktree.
+    std::fs::remove_dir_all(env.worktree()).unwrap();
+    env.resume(&[]).expect(0).does_not_warn("work-kept");
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "");
+    assert_same_end(&env);
+}
+
+#[test]
 fn a_cancelled_session_finishes_its_turn() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "two");

@@ -344,3 +344,19 @@ fn a_workspace_that_cannot_be_used_is_refused() {
     env.configure("workspace: {repos: {app: {path: repo}, web: {path: moved}}}\n");
     env.resume(&[]).expect(1);
 }
+
+#[test]
+fn kept_work_is_named_with_its_repository() {
+    let env = TestEnv::with_two_repos();
+    let body = tool("work", "echo 1 > app/one; echo 2 > web/two")
+        + "gate [shape=hexagon, label=\"Go on?\"]\n start -> work -> gate\n gate -> exit [label=\"[Y] Yes\"]";
+    env.run(&graph("both", &body), &[]).expect(4);
+    let linked = env.git(&["worktree", "list", "--porcelain"]);
+    let app = linked.lines().filter_map(|line| line.strip_prefix("worktree ")).nth(1).expect("a worktree").to_owned();
+    for (worktree, file) in [(&app, "one"), (&linked_in_web(&env)[0], "two")] {
+        fs::write(PathBuf::from(worktree).join(file), "by hand\n").unwrap();
+    }
+    let ran = env.resume(&["--answer", "gate=Y"]).expect(0);
+    let kept = format!("refs/pleach/keep/{}-1", env.session());
+    ran.warns("work-kept").naming(format!("{kept} of `app`")).naming(format!("{kept} of `web`"));
+}

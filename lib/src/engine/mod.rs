@@ -98,7 +98,7 @@ pub use human::{
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
-pub use push::{PushSettings, RepoPush};
+pub use push::{PushSettings, RepoPush, spawn_push};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
 pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, RepoStep, prepare_removal};

@@ -1,7 +1,9 @@
 //! Runs a session from where it stands to its end or a pause.
 
 use super::pump::Pump;
-use super::push::PushOccasion;
+use tokio::sync::oneshot;
+
+use super::push::{PushOccasion, wait_for_pushes};
 use super::{Error, Session, SessionEnded, SpawnedRun, pool};
 use crate::engine::context::recording;
 use crate::git;
@@ -9,13 +11,17 @@ use crate::git;
 /// Runs until the pipeline ends or pauses, and pushes what is to be pushed then.
 pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
     let ended = run_recorded(session).await;
-    let occasion = match &ended {
+    // A queue without anything to push has nobody who answers.
+    let _ = push_last(session, &ended).await;
+    session.check_own().and(ended)
+}
+
+/// Starts the last push of a session that has ended like this.
+fn push_last(session: &Session, ended: &Result<SessionEnded, Error>) -> oneshot::Receiver<()> {
+    session.plan.push.end(match ended {
         Ok(SessionEnded::Completed) => PushOccasion::Completed,
         _ => PushOccasion::Stopped,
-    };
-    // A queue without anything to push has nobody who answers.
-    let _ = session.plan.push.end(occasion).await;
-    session.check_own().and(ended)
+    })
 }
 
 async fn run_recorded(session: &mut Session) -> Result<SessionEnded, Error> {
@@ -42,7 +48,9 @@ pub(super) async fn run_attempt(session: &mut Session) -> Result<SessionEnded, E
 /// Runs in the background until the pipeline ends or pauses.
 pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
     SpawnedRun::new(session.events(), async move {
-        let ended = run_session(&mut session).await;
+        let ended = run_recorded(&mut session).await;
+        wait_for_pushes(&session.engine, vec![push_last(&session, &ended)]).await;
+        let ended = session.check_own().and(ended);
         (session, ended)
     })
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::oneshot;
@@ -27,6 +28,8 @@ pub struct Supervisor {
     sessions: Mutex<BTreeMap<SessionId, RegisteredSession>>,
     /// The last pushes of sessions that nobody has waited for yet.
     pushes: Mutex<Vec<oneshot::Receiver<()>>>,
+    /// Nothing is left to do but the last pushes.
+    only_pushes: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,7 @@ impl Supervisor {
             ledgers: Arc::default(),
             sessions: Mutex::default(),
             pushes: Mutex::default(),
+            only_pushes: AtomicBool::new(false),
         })
     }
 
@@ -107,18 +111,23 @@ impl Supervisor {
         }
     }
 
-    /// Leaves the last pushes of a session to [`Supervisor::wait_for_pushes`].
+    /// Leaves the last pushes of a session to whoever waits for them at the end.
     pub(super) fn leave_pushes(&self, ended: oneshot::Receiver<()>) {
         self.pushes.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
     }
 
-    /// Waits until the last pushes of all sessions have come to an end, or were given up.
-    pub(super) async fn wait_for_pushes(&self) {
-        let pushes = std::mem::take(&mut *self.pushes.lock().unwrap_or_else(PoisonError::into_inner));
-        for ended in pushes {
-            // Without anything to push nobody answers.
-            let _ = ended.await;
-        }
+    /// The last pushes that were left.
+    pub(super) fn take_pushes(&self) -> Vec<oneshot::Receiver<()>> {
+        std::mem::take(&mut *self.pushes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether nothing is left to do but the last pushes, which can be given up at once.
+    pub fn only_pushes(&self) -> bool {
+        self.only_pushes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_only_pushes(&self, only_pushes: bool) {
+        self.only_pushes.store(only_pushes, Ordering::Relaxed);
     }
 
     /// Registers a session of this process. It stops with `above`, or alone.

@@ -66,6 +66,7 @@ codes! {
     // Remotes.
     FetchFailed "fetch-failed" "a repository could not be fetched; the session starts from what is here"
     PushFailed "push-failed" "a push failed; the work goes on and is pushed later"
+    PushAwaited "push-awaited" "nothing else is left to do, and the last push is waited for"
     RecordsAsBranches "records-as-branches" "a remote refuses the refs of records, which are branches there"
     PushedBeside "pushed-beside" "a remote has other commits on a session's branch, which is pushed beside it"
     RecordsElsewhere "records-elsewhere" "the records of sessions are in another repository than the settings say"

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::error::Error;
+use crate::git::Repo;
+use crate::git::remote::fetched_branches;
 use crate::ids::{CommitId, RepoName, SessionId};
 
 /// What the remotes of a session have, by repository.
@@ -47,6 +49,32 @@ pub struct FailedPush {
     pub at: Timestamp,
     /// Why, in git's own words.
     pub why: String,
+    /// The refs it was to bring, by their names here.
+    #[serde(default)]
+    pub refs: BTreeMap<String, CommitId>,
+}
+
+impl RemoteState {
+    /// The last push, if it failed and the remote is not known to have by now what it was to bring.
+    pub fn open_failure(&self, repo: Option<&Repo>, name: &RepoName) -> Option<&FailedPush> {
+        let failed = self.failed.as_ref()?;
+        let is_there = |repo| !failed.refs.is_empty() && self.has(repo, name, &failed.refs);
+        (!repo.is_some_and(is_there)).then_some(failed)
+    }
+
+    /// Whether the remote is known to have these refs of a repository, by their names here: it was given them, or one of its
+    /// branches had their commits when it was last cloned, fetched or pushed to.
+    pub fn has(&self, repo: &Repo, name: &RepoName, refs: &BTreeMap<String, CommitId>) -> bool {
+        let history = repo.history();
+        let is_in = |commit: CommitId, tip: CommitId| history.is_ancestor(commit, tip).unwrap_or(false);
+        let given = |(name, commit): &(&String, &CommitId)| self.refs.get(*name).is_some_and(|at| is_in(**commit, *at));
+        let mut left = refs.iter().filter(|of| !given(of)).peekable();
+        if left.peek().is_none() {
+            return true;
+        }
+        let branches = fetched_branches(repo, name, &self.remote).unwrap_or_default();
+        left.all(|(_, commit)| branches.iter().any(|(_, tip)| is_in(*commit, *tip)))
+    }
 }
 
 impl PushState {
@@ -63,6 +91,21 @@ impl PushState {
         path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
         std::fs::write(&beside, serde_json::to_string(self)?)?;
         std::fs::rename(&beside, &path)
+    }
+
+    /// Notes refs that a remote was given otherwise, by their names here, if the session is pushed there.
+    pub fn note_pushed(
+        common_dir: &Path,
+        session: &SessionId,
+        (repo, remote): (&RepoName, &str),
+        refs: BTreeMap<String, CommitId>,
+    ) -> io::Result<()> {
+        let mut known = Self::read(common_dir, session);
+        match known.repos.get_mut(repo).filter(|known| known.remote == remote) {
+            Some(known) => known.refs.extend(refs),
+            None => return Ok(()),
+        }
+        known.write(common_dir, session)
     }
 
     /// Forgets it.
@@ -88,7 +131,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let session: SessionId = "abcdefgh".parse().expect("an id");
         assert_eq!(PushState::read(dir.path(), &session), PushState::default());
-        let failed = FailedPush { at: Timestamp::UNIX_EPOCH, why: "hook declined".into() };
+        let failed = FailedPush { at: Timestamp::UNIX_EPOCH, why: "hook declined".into(), refs: BTreeMap::new() };
         let remote = RemoteState { remote: "/srv/x".into(), failed: Some(failed), ..RemoteState::default() };
         let state = PushState { repos: [(RepoName::new("repo").expect("a name"), remote)].into() };
         state.write(dir.path(), &session).expect("it is kept");
@@ -96,5 +139,23 @@ mod tests {
         PushState::forget(dir.path(), &session).expect("it is forgotten");
         PushState::forget(dir.path(), &session).expect("twice is fine");
         assert_eq!(PushState::read(dir.path(), &session), PushState::default());
+    }
+
+    #[test]
+    fn what_is_pushed_otherwise_counts_for_its_remote_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (session, repo): (SessionId, _) =
+            ("abcdefgh".parse().expect("an id"), RepoName::new("repo").expect("a name"));
+        let note = |remote: &str, number| {
+            let refs = [("refs/heads/x".to_owned(), CommitId::from_bytes([number; 20]))].into();
+            PushState::note_pushed(dir.path(), &session, (&repo, remote), refs).expect("it is noted");
+            PushState::read(dir.path(), &session)
+        };
+        assert_eq!(note("/srv/x", 1), PushState::default(), "it is not pushed by itself");
+        let remote = RemoteState { remote: "/srv/x".into(), ..RemoteState::default() };
+        let state = PushState { repos: [(repo.clone(), remote)].into() };
+        state.write(dir.path(), &session).expect("it is kept");
+        assert_eq!(note("/srv/other", 1), state);
+        assert_eq!(note("/srv/x", 2).repos[&repo].refs["refs/heads/x"], CommitId::from_bytes([2; 20]));
     }
 }

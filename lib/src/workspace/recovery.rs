@@ -69,12 +69,13 @@ pub(crate) fn hand_over(
 }
 
 /// Brings files, HEAD and index to the newest recorded commit after a crash, or after work for another task,
-/// saving first what is not committed. Returns the ref it was saved under.
-pub(crate) fn recover(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
+/// saving first what is not committed, unless it was just made and has nothing of anybody's. Returns the ref it was saved
+/// under.
+pub(crate) fn recover(copy: &mut WorkingCopy, is_new: bool) -> Result<Option<String>, Error> {
     write_lost_content(copy)?;
-    let is_recorded = is_at_recorded_step(copy)?;
+    let has_nothing = is_new || is_at_recorded_step(copy)?;
     let (reason, spared) = ("resume after a crash", spared(copy)?);
-    let kept = match is_recorded {
+    let kept = match has_nothing {
         true => None,
         false => keep_uncommitted(copy, reason, &spared)?.kept,
     };

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use pleach::git;
 use pleach::ids::CommitId;
-use pleach::workspace::disk_usage;
+use pleach::workspace::{default_worktree_base, disk_usage, repo_name};
 use serde_json::Value;
 
 use super::files;
@@ -22,6 +22,9 @@ const CHANGED: usize = 20;
 
 /// So many slots are made for their space on the disk.
 const SLOTS: [usize; 3] = [5, 20, 50];
+
+/// So many slots are there when worktrees are listed.
+const LISTED: usize = 10;
 
 /// How often a contender is measured at most in the middle and in the largest repository, where each takes seconds.
 const MIDDLE_ROUNDS: usize = 7;
@@ -42,6 +45,7 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     first_node(pleach, large, options.rounds.min(LARGE_ROUNDS), &mut verdicts)?;
     re_used_slot(middle, options.rounds.min(MIDDLE_ROUNDS), &mut verdicts)?;
     disk_used(small)?;
+    listed(pleach, small, options.rounds, &mut verdicts)?;
     made_and_removed(small, options.rounds, &mut verdicts)?;
     Ok(verdicts)
 }
@@ -191,6 +195,33 @@ fn disk_used(size: usize) -> Result<(), Box<dyn Error>> {
         let each = (used + kept) / count as f64;
         println!("{:<34} {used:>10.1}   in .git {kept:.1}; each {each:.2}", format!("{count} slots"));
     }
+    Ok(())
+}
+
+/// The worktrees of a repository listed, those of tasks, by the program.
+fn listed(pleach: &Path, size: usize, rounds: usize, verdicts: &mut Verdicts) -> Result<(), Box<dyn Error>> {
+    let world = world_on_disk()?;
+    let checkout = files::repository(&world, "repo", size)?;
+    let repo = git::discover(&checkout, &world.counted())?;
+    let name = repo_name(repo.git_dir(), repo.workdir());
+    let base = default_worktree_base(&world.root().join("state/pleach"), repo.common_dir(), &name);
+    let slots = std::iter::once("main".to_owned()).chain((2..=LISTED).map(|slot| slot.to_string()));
+    for slot in slots {
+        git::worktree::add(&repo, &base.join("tasks/main").join(slot), repo.head()?.commit)?;
+    }
+    let (mut by_git, mut by_pleach) = (Samples::default(), Samples::default());
+    for _ in 0..rounds {
+        by_git.time(|| world.git(&checkout, &["worktree", "list", "--porcelain"]))?;
+        let output = by_pleach.time(|| world.program(pleach, &checkout).args(["worktree", "list"]).output())?;
+        let found = String::from_utf8_lossy(&output.stdout).matches("tasks on main").count();
+        if found != LISTED {
+            return Err(format!("pleach lists {found} of {LISTED} worktrees").into());
+        }
+    }
+    println!("\n== {size} files, {LISTED} slots: worktrees listed");
+    print_rows(&[("git worktree list", &by_git), ("pleach worktree list", &by_pleach)], by_git.median());
+    let what = format!("{size} files, {LISTED} slots, worktrees listed");
+    verdicts.at_most(&what, by_pleach.median() / 1e3, 0.05, " s");
     Ok(())
 }
 

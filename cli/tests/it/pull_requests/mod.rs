@@ -108,6 +108,28 @@ fn a_request_says_what_was_done() {
 }
 
 #[test]
+fn a_branch_that_was_pushed_beside_keeps_that_name() {
+    let world = World::cloned();
+    world.play("gh", GH);
+    world.configure("remote: remote.git", "");
+    world.hook("pre-receive", "exit 1");
+    world.run(&goal("echo 1 > one"), &[]).expect(0);
+    std::fs::remove_file(world.bare().join("hooks/pre-receive")).unwrap();
+    // The name is taken before the session is there.
+    let (env, sid, branch) = (&world.env, world.env.session(), format!("refs/heads/{}", world.env.branch()));
+    let theirs = world.commit_elsewhere("remote", "theirs");
+    env.git_in(&world.bare(), &["update-ref", &branch, &theirs]);
+    env.pleach(&["pr", &sid]).expect(5).fails_with("push-refused").naming("other commits");
+    env.pleach(&["push", &sid]).expect(0).warns("pushed-beside");
+    let request = env.pleach(&["--json", "pr", &sid]).expect(0).json()["requests"][0].clone();
+    let beside = format!("{}@2", env.branch());
+    assert_eq!((&request["branch"], &request["state"]), (&beside.as_str().into(), &"opened".into()), "{request}");
+    assert!(env.read("gh.log").lines().any(|line| line == format!("--head={beside}")));
+    assert_eq!(world.at_remote(&branch), Some(theirs));
+    assert_eq!(world.at_remote(&format!("{branch}@2")), Some(env.git(&["rev-parse", &env.branch()])));
+}
+
+#[test]
 fn a_merge_request_is_opened_with_glab() {
     let world = world();
     world.play("glab", GLAB);
@@ -150,6 +172,13 @@ fn over_several_repositories_there_is_one_for_each() {
     env.write_program("bin/gh", &GH.replace("> \"$here/open.json\"", "> /dev/null"));
     env.run(&graph("both", &(tool("work", "echo 1 > app/one; echo 2 > web/two") + "start -> work -> exit")), &[])
         .expect(0);
+    // Nothing is pushed before it is known that everything can be.
+    let taken = format!("refs/heads/{}", env.branch_in("web"));
+    let theirs = env.git_in(&env.web(), &["commit-tree", "-m", "Theirs", "HEAD^{tree}"]);
+    env.git_in(&env.web(), &["push", "--quiet", "origin", &format!("{theirs}:{taken}")]);
+    env.pleach(&["pr", &env.session()]).expect(5).fails_with("push-refused").naming("web.git");
+    assert_eq!(refs_in(&env, &bare("app"), &format!("refs/heads/{}", env.branch_in("app"))), []);
+    env.git_in(&bare("web"), &["update-ref", "-d", &taken]);
     let told = env.pleach(&["--json", "pr", &env.session()]).expect(0).json();
     let branches = [env.branch_in("app"), env.branch_in("web")];
     for (index, name) in ["app", "web"].into_iter().enumerate() {

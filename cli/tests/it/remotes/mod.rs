@@ -3,6 +3,7 @@
 
 mod end_to_end;
 mod faults;
+mod made_up;
 mod page;
 mod push;
 mod start;
@@ -54,7 +55,7 @@ impl World {
     }
 
     /// Commits a file to a branch of the remote, as somebody else would.
-    fn commit_elsewhere(&self, name: &str, file: &str) -> String {
+    pub fn commit_elsewhere(&self, name: &str, file: &str) -> String {
         let source = self.env.root().join(format!("{name}-source"));
         self.env.write(format!("{name}-source/{file}"), "theirs\n");
         self.env.git_in(&source, &["add", "."]);

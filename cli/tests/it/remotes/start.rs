@@ -132,20 +132,61 @@ fn shallow_clone_default() {
     assert_eq!(world.story().first("RepoCloned").get("depth"), None);
 }
 
-#[test]
-fn a_shallow_clone_is_deepened_for_task_state() {
+/// A shallow clone of a remote with this many commits, with a session whose pipeline has run in it.
+fn shallow(commits: usize) -> World {
     let world = World::new();
-    for number in 0..3 {
+    for number in 1..commits {
         world.commit_elsewhere("remote", &format!("file{number}"));
     }
-    world.configure("remote: remote.git, clone_depth: 1", "");
-    world.run(&one("true"), &[]).expect(0);
-    let tree = r#"{"tasks": [{"id": "T001", "name": "One", "description": "x"}]}"#;
-    world.env.write("repo/task-tree.json", tree);
-    let ran = world.env.pleach(&["status"]);
-    ran.does_not_warn("shallow-clone");
-    assert_eq!(world.env.git(&["rev-parse", "--is-shallow-repository"]), "false", "{ran}");
-    assert_eq!(world.env.git(&["rev-list", "--count", "main"]), "4");
+    world.configure("remote: remote.git, clone_depth: 1, push: never", "");
+    world.run(&one("echo 1 > one"), &[]).expect(0);
+    world
+}
+
+#[test]
+fn what_only_shows_fetches_no_history() {
+    let world = shallow(4);
+    let sid = world.env.session();
+    world.env.write("repo/task-tree.json", r#"{"nodes": {"T001": {"id": "T001", "name": "One"}}}"#);
+    let is_shallow = || world.env.git(&["rev-parse", "--is-shallow-repository"]) == "true";
+    for shows in [
+        &["status"][..],
+        &["status", &sid],
+        &["inspect", "T001"],
+        &["logs"],
+        &["forecast"],
+        &["merge", "queue"],
+        &["land", &sid, "--dry-run"],
+        &["skip", "T001", "--dry-run"],
+        &["gardener", "--dry-run"],
+        &["__complete", "--", "inspect"],
+    ] {
+        let ran = world.env.pleach(shows);
+        assert!(is_shallow(), "{shows:?}: {ran}");
+    }
+    // Older steps may be there: what decides about tasks fetches the rest first.
+    world.env.pleach(&["skip", "T001"]).expect(0);
+    assert!(!is_shallow());
+    assert_eq!(world.env.git(&["rev-list", "--count", "origin/main"]), "4");
+}
+
+#[test]
+fn a_landing_deepens_first_or_says_what_lacks() {
+    let world = shallow(3);
+    let (env, source) = (&world.env, world.env.root().join("remote-source"));
+    env.git_in(&source, &["switch", "--quiet", "-c", "topic", "main~2"]);
+    env.git_in(&source, &["commit", "--quiet", "--allow-empty", "-m", "On topic"]);
+    env.git_in(&source, &["push", "--quiet", "origin", "topic"]);
+    env.git(&["fetch", "--quiet", "--depth=1", "origin", "topic:topic"]);
+    let land = ["-y", "land", &env.session(), "--into", "topic"];
+    world.configure("branch_prefix: pleach/", "");
+    for command in [&land[..], &["-y", "merge", "process", "--into", "topic"]] {
+        env.pleach(command).expect(2).fails_with("shallow-clone").naming("git fetch --unshallow");
+    }
+    world.configure("remote: remote.git, clone_depth: 1, push: never", "");
+    env.pleach(&land).expect(0);
+    assert_eq!(env.git(&["rev-parse", "--is-shallow-repository"]), "false");
+    assert_eq!(env.git(&["show", "topic:one"]), "1");
 }
 
 #[test]

@@ -170,6 +170,42 @@ fn asking(env: &TestEnv) -> (Machine<'_>, String) {
 }
 
 #[test]
+fn a_session_arrives_with_its_recorded_depth() {
+    let env = remotes();
+    let (remote, source) = (bare(&env, "app"), env.root().join("sources/app"));
+    let go_on = || {
+        env.git_in(&source, &["commit", "--quiet", "--allow-empty", "-m", "More"]);
+        env.git_in(&source, &["push", "--quiet", remote.to_str().unwrap(), "main"]);
+    };
+    (0..4).for_each(|_| go_on());
+    let first = Machine::new(&env, "first");
+    let settings =
+        "workspace: {repos: {app: {path: app, remote: ../remotes/app.git, push: on_checkpoint, clone_depth: 2}}}\n";
+    fs::write(first.dir.join("pleach.yaml"), settings).unwrap();
+    let body = tool("work", "echo 1 > one")
+        + "gate [shape=hexagon, label=\"Go on?\"]\n start -> work -> gate\n gate -> exit [label=\"[Y] Yes\"]";
+    fs::write(first.dir.join("pipeline.dot"), graph("ask", &body)).unwrap();
+    first.pleach(&["-y", "run", "pipeline.dot"]).expect(4);
+    let sid = session_at(&env, &remote);
+    // Also where the branch has gone on so far that the clone lacks what the session was started from.
+    for (commits, machine) in [(0, "second"), (3, "third")] {
+        (0..commits).for_each(|_| go_on());
+        let machine = Machine::new(&env, machine);
+        machine.pleach(&["-y", "resume", &sid, "--remote", remote.to_str().unwrap()]).expect(4);
+        let clone = machine.dir.join("app");
+        assert_eq!(env.git_in(&clone, &["rev-parse", "--is-shallow-repository"]), "true");
+        assert_eq!(env.git_in(&clone, &["rev-list", "--count", "main"]), "2");
+        assert_eq!(env.git_in(&clone, &["show", &format!("pleach/ask/{sid}:one")]), "1");
+        assert!(
+            fs::read_dir(&machine.dir)
+                .unwrap()
+                .flatten()
+                .all(|entry| { !entry.file_name().to_string_lossy().starts_with(".pleach-") })
+        );
+    }
+}
+
+#[test]
 fn a_session_arrives_in_an_empty_directory_alone() {
     let env = remotes();
     let (_, sid) = asking(&env);

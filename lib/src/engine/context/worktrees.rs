@@ -38,6 +38,12 @@ impl WorktreeSetup {
     fn take_left(&mut self, repo: &RepoName) -> Option<WorkingCopy> {
         self.left.as_mut()?.take_copy(repo)
     }
+
+    /// Notes where uncommitted work of a repository was saved.
+    fn keep(&mut self, context: &Context, repo: &RepoName, kept: Option<String>) {
+        let several = context.plan.started.has_several_repos();
+        self.kept.extend(kept.map(|name| if several { format!("{name} of `{repo}`") } else { name }));
+    }
 }
 
 /// Creates missing branches and worktrees. Returns where uncommitted work was saved.
@@ -118,7 +124,8 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     }
     if let Some(mut copy) = made.take_left(name) {
         // An earlier session of this process worked here.
-        made.kept.extend(workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?);
+        let kept = workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?;
+        made.keep(context, name, kept);
         let rules = context.engine.worktrees.left_out(&copy.repo, base)?;
         workspace::apply_exclusions(&mut copy, &rules)?;
         context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
@@ -141,8 +148,8 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     let belongs = context.state.task.is_none() || has_begun(context);
     let rules = context.engine.worktrees.left_out(&repo, base)?;
     let mut worktree = git::worktree::open_or_repair(&repo, &path, at.base, &rules, belongs)?;
-    // One that was just created has nothing to keep or to reset.
-    let is_pristine = worktree.take_pristine() && at.base == at.tip;
+    // One that was just created has nothing to keep.
+    let is_pristine = worktree.take_pristine();
     let odd = worktree.take_cleared();
     if !odd.is_empty() {
         let odd = listed(odd, NAMED);
@@ -166,8 +173,8 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     // A person may have resolved a conflict there since the session paused.
     match laid_for_person(context, name) {
         Some(theirs) if copy.has_laid(theirs)? => copy.note_laid(theirs)?,
-        _ if is_pristine => {}
-        _ => made.kept.extend(workspace::recover(&mut copy)?),
+        _ if is_pristine && at.base == at.tip => {}
+        _ => made.keep(context, name, workspace::recover(&mut copy, is_pristine)?),
     }
     let is_other = workspace::apply_exclusions(&mut copy, &rules)?;
     if is_other || !is_set_up {

@@ -178,7 +178,10 @@ impl PushOwner {
                     }
                 }
                 () = sleep_until(wake) => {}
-                () = self.cancel.killed() => break,
+                () = self.cancel.killed() => {
+                    self.give_up();
+                    break;
+                }
             }
         }
         // What is still under way is given up.
@@ -373,13 +376,13 @@ impl PushOwner {
             "{remote} has records of session {} that are not from here: another machine has continued it",
             self.session
         );
-        records.failed = Some(FailedPush { at: clock::now(), why });
+        records.failed = Some(FailedPush { at: clock::now(), why, refs: records.schedule.pending() });
         let _ = self.elsewhere.set(remote);
         self.engine.supervisor.stop(&self.session);
     }
 
     fn failed(&mut self, result: PushResult) {
-        let PushResult { repo_name, named, verdict, tried_branches, .. } = result;
+        let PushResult { repo_name, refs, named, verdict, tried_branches, .. } = result;
         let PushVerdict::Failed { why, advice, is_silent } = verdict else { return };
         let is_waited_for = self.waits_for().contains(&repo_name);
         let Some(queue) = self.remotes.get_mut(&repo_name) else { return };
@@ -389,15 +392,21 @@ impl PushOwner {
         if is_silent {
             queue.schedule.give_up();
         }
-        queue.failed = Some(FailedPush { at: clock::now(), why: why.clone() });
+        queue.failed = Some(FailedPush { at: clock::now(), why: why.clone(), refs });
         let waiting = match is_waited_for {
             true => format!("; the records of the session that name its commits wait in `{}`", self.record),
             false => String::new(),
         };
-        let text = format!("cannot push `{repo_name}` to {remote}: {why}; the work is safe here{waiting}; {advice}");
+        let mut text = format!("cannot push `{repo_name}` to {remote}: {why}; the work is safe here{waiting}");
+        if !advice.is_empty() {
+            text = format!("{text}; {advice}");
+        }
         let is_new = queue.warned.as_ref() != Some(&text);
         // Before a session is run nobody hears it.
         queue.warned = Some(text.clone()).filter(|_| self.engine.events.is_followed());
+        if retry.is_none() {
+            text = format!("{text}; `pleach push {}` makes up for it", self.session);
+        }
         if is_new {
             self.tell(WarningCode::PushFailed.with(text));
         }
@@ -409,6 +418,21 @@ impl PushOwner {
             retry_in: retry.map(|wait| wait.as_secs()),
             extra: Default::default(),
         });
+    }
+
+    /// Gives up the last pushes, if it is these that are waited for, and says what of the session stays here alone.
+    fn give_up(&mut self) {
+        if self.done.is_none() {
+            return;
+        }
+        let of = |(name, queue): (&RepoName, &RemoteQueue)| {
+            let (refs, names) = (queue.schedule.pending(), queue.schedule.names.clone());
+            let named = names.named(&self.session, &refs);
+            let verdict = PushVerdict::Failed { why: "it was given up".into(), advice: String::new(), is_silent: true };
+            PushResult { repo_name: name.clone(), refs, names, named, verdict, tried_branches: false }
+        };
+        let left: Vec<PushResult> = self.remotes.iter().map(of).filter(|left| !left.refs.is_empty()).collect();
+        left.into_iter().for_each(|left| self.failed(left));
     }
 
     /// Tells what is said once, as soon as somebody hears it.

@@ -112,7 +112,7 @@ pub(super) fn remotes(engine: &Engine, source: &PushSource<'_>) -> (BTreeMap<Rep
         let queue = RemoteQueue {
             repo: repo.clone(),
             // What cannot be read is pushed once more.
-            branches: fetched_branches(repo, name, &remote).unwrap_or_default(),
+            branches: fetched_branches(repo, name, &remote.to_string()).unwrap_or_default(),
             remote,
             schedule,
             in_flight: false,

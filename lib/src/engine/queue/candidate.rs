@@ -108,6 +108,10 @@ pub(super) fn build(
         return Ok(MergeBuild::Present);
     }
     let Some(sides) = EntrySides::find(repo, entry, onto)? else {
+        // What the clone lacks says nothing about the entry.
+        if repo.history().is_shallow()? {
+            return Err(QueueError::Shallow { branch: entry.name(), target: entry.target.clone() });
+        }
         return Ok(MergeBuild::Unfit(format!("it has no commit in common with `{}`", entry.target).into()));
     };
     let merging = Merging { repo, entry, sides, options };

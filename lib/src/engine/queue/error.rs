@@ -73,6 +73,16 @@ pub enum QueueError {
     /// There is no such branch.
     #[error("there is no branch `{0}`")]
     NoBranch(BranchName),
+    /// A shallow clone lacks what two branches started from.
+    #[error(
+        "this shallow clone lacks the commit `{branch}` and `{target}` started from; `git fetch --unshallow` fetches the rest"
+    )]
+    Shallow {
+        /// The branch, or what else is to be merged.
+        branch: String,
+        /// What it is to be merged into.
+        target: BranchName,
+    },
     /// A branch cannot be merged into itself.
     #[error("`{0}` cannot be merged into itself")]
     Itself(BranchName),

@@ -16,6 +16,7 @@ use super::resume::OpeningSession;
 use super::run::TreeRun;
 use super::{Error, begin, earlier_runs, ending, loop_guard, queued_marks, spending, start, testing};
 use crate::engine::joint_slot::JointSlot;
+use crate::engine::push::wait_for_pushes;
 use crate::engine::queue::QueueError;
 use crate::engine::run::run_session;
 use crate::engine::spawned::SpawnedRun;
@@ -617,7 +618,7 @@ fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
 /// Runs until the tree is done, or the single requested task is, or nothing more can be done.
 pub async fn run_tree(run: &mut TreeRun) -> TreeOutcome {
     let ended = TreePump::new(run).run().await;
-    run.engine.supervisor.wait_for_pushes().await;
+    wait_for_pushes(&run.engine, run.engine.supervisor.take_pushes()).await;
     tokio::task::block_in_place(|| git::pack::pack_remaining(&run.repo));
     ended
 }

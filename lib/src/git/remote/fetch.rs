@@ -48,12 +48,9 @@ pub fn fetch(
     success(finished, remote).map(drop)
 }
 
-/// The branches of a remote as they were cloned or fetched last, by their full names there.
-pub(crate) fn fetched_branches(
-    repo: &Repo,
-    name: &RepoName,
-    remote: &RemoteUrl,
-) -> Result<Vec<(String, CommitId)>, Error> {
+/// The branches of a remote, by its address without a password, as they were cloned or fetched last, by their full names
+/// there.
+pub(crate) fn fetched_branches(repo: &Repo, name: &RepoName, remote: &str) -> Result<Vec<(String, CommitId)>, Error> {
     let cloned = remotes_at(repo, remote)?.into_iter().map(|remote| format!("refs/remotes/{remote}/"));
     let mut found = Vec::new();
     for place in cloned.chain([format!("{}heads/", prefix(name))]) {

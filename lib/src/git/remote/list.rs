@@ -7,6 +7,7 @@ use super::transport::{Direction, RemoteError, call, success};
 use super::url::RemoteUrl;
 use crate::config::Environment;
 use crate::git::program::Program;
+use crate::git::repo::Repo;
 use crate::ids::CommitId;
 use crate::process::Cancel;
 
@@ -21,8 +22,18 @@ pub fn list_refs(
     list_from(&Program::new(environment), Path::new("/"), remote, patterns, cancel)
 }
 
+/// The same, asked from a repository, whose settings may say how its remotes are reached.
+pub fn list_refs_from(
+    repo: &Repo,
+    remote: &RemoteUrl,
+    patterns: &[&str],
+    cancel: &Cancel,
+) -> Result<BTreeMap<String, CommitId>, RemoteError> {
+    list_from(&repo.shared.program, repo.common_dir(), remote, patterns, cancel)
+}
+
 /// The same, asked from a directory.
-pub(super) fn list_from(
+fn list_from(
     program: &Program,
     dir: &Path,
     remote: &RemoteUrl,

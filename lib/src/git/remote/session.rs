@@ -1,12 +1,16 @@
 //! Bringing a session from a remote: its chains of records, and the commits they speak of.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
 
-use super::list::{list_from, list_refs};
+use super::list::{list_refs, list_refs_from};
 use super::transport::{Direction, RemoteError, call, success};
 use super::url::RemoteUrl;
 use crate::config::Environment;
 use crate::git::error::Error;
+use crate::git::open;
+use crate::git::program::Program;
 use crate::git::ref_update::SwapError;
 use crate::git::repo::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
@@ -55,7 +59,7 @@ pub(crate) fn remote_records(
 ) -> Result<RemoteRecords, RemoteError> {
     let patterns = [format!("{RECORDS}{session}/*"), format!("{RECORD_BRANCHES}{session}--*")];
     let patterns = patterns.each_ref().map(String::as_str);
-    let listed = list_from(&repo.shared.program, repo.common_dir(), remote, &patterns, cancel)?;
+    let listed = list_refs_from(repo, remote, &patterns, cancel)?;
     Ok(by_session(listed).remove(session).unwrap_or_default())
 }
 
@@ -91,28 +95,65 @@ pub fn is_known(repo: &Repo, session: &SessionId, records: &RemoteRecords) -> Re
     Ok(true)
 }
 
-/// Brings the records of a session, and with them the commits of the repository they speak of. A chain that goes on here
-/// stays.
-pub fn bring_records(
-    repo: &Repo,
+/// Brings the records of a session, so many commits deep, into a bare repository of their own at `path`, for a look at them
+/// before anything is cloned.
+pub fn bring_records_apart(
+    path: &Path,
     remote: &RemoteUrl,
-    session: &SessionId,
-    records: &RemoteRecords,
+    (session, records): (&SessionId, &RemoteRecords),
+    depth: u32,
+    environment: &Environment,
+) -> Result<Repo, RemoteError> {
+    let program = Program::new(environment);
+    let run = |dir: &Path, args: &[&OsStr]| match program.run(dir, args)? {
+        done if done.code == Some(0) => Ok(()),
+        failed => Err(failed.failure()),
+    };
+    let (parent, word) = (path.parent().unwrap_or(path), OsStr::new);
+    run(parent, &[word("init"), word("--quiet"), word("--bare"), path.as_os_str()])?;
+    let refspecs = records.iter().map(|(context, (name, _))| format!("+{name}:{}", local(session, context)));
+    fetch_records((&program, path), remote, refspecs, Some(depth), &Cancel::never())?;
+    // No repository is opened whose HEAD is nowhere.
+    if let Some((_, at)) = records.values().next() {
+        run(path, &[word("update-ref"), word("--no-deref"), word("HEAD"), word(&at.to_string())])?;
+    }
+    Ok(open::discover(path, environment)?)
+}
+
+fn fetch_records(
+    (program, dir): (&Program, &Path),
+    remote: &RemoteUrl,
+    refspecs: impl Iterator<Item = String>,
+    depth: Option<u32>,
     cancel: &Cancel,
-) -> Result<BroughtRecords, RemoteError> {
+) -> Result<(), RemoteError> {
     let mut args: Vec<String> =
         ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"]
             .map(str::to_owned)
             .to_vec();
+    args.extend(depth.map(|depth| format!("--depth={depth}")));
     args.extend(["--no-auto-maintenance".to_owned(), "--".to_owned(), remote.as_git().to_owned()]);
-    args.extend(records.iter().map(|(context, (name, _))| format!("+{name}:{FETCHED_RECORDS}{session}/{context}")));
-    let finished = call(&repo.shared.program, repo.common_dir(), args, (remote, Direction::Receive), cancel)?;
-    success(finished, remote)?;
+    args.extend(refspecs);
+    let finished = call(program, dir, args, (remote, Direction::Receive), cancel)?;
+    success(finished, remote).map(drop)
+}
+
+/// Brings the records of a session, and with them the commits of the repository they speak of: all, or those that are so
+/// many commits away at most. A chain that goes on here stays.
+pub fn bring_records(
+    repo: &Repo,
+    remote: &RemoteUrl,
+    (session, records): (&SessionId, &RemoteRecords),
+    depth: Option<u32>,
+    cancel: &Cancel,
+) -> Result<BroughtRecords, RemoteError> {
+    let fetched = |context: &ContextId| format!("{FETCHED_RECORDS}{session}/{context}");
+    let refspecs = records.iter().map(|(context, (name, _))| format!("+{name}:{}", fetched(context)));
+    fetch_records((&repo.shared.program, repo.common_dir()), remote, refspecs, depth, cancel)?;
     let mut brought = BroughtRecords::Known;
     let mut moves = Vec::new();
     for context in records.keys() {
-        let fetched = format!("{FETCHED_RECORDS}{session}/{context}");
-        let Some(theirs) = repo.refs().find(&fetched)? else { continue };
+        let Some(theirs) = repo.refs().find(&fetched(context))? else { continue };
         let here = repo.refs().find(&local(session, context))?;
         match here {
             Some(here) if repo.history().is_ancestor(theirs, here)? => {}

@@ -30,14 +30,14 @@ pub fn default_push_url(repo: &Repo) -> Result<Option<RemoteUrl>, Error> {
     Ok(address(repo, String::from_utf8_lossy(&found.stdout).trim()))
 }
 
-/// The names git has for a remote of this address.
-pub(super) fn remotes_at(repo: &Repo, remote: &RemoteUrl) -> Result<Vec<String>, Error> {
+/// The names git has for a remote of this address, without a password.
+pub(super) fn remotes_at(repo: &Repo, remote: &str) -> Result<Vec<String>, Error> {
     let found = repo.shared.program.run(repo.common_dir(), ["config", "--get-regexp", r"^remote\..*\.url$"])?;
     let listed = String::from_utf8_lossy(&found.stdout);
     let is_it = |line: &str| {
         let (key, url) = line.split_once(' ')?;
         let name = key.strip_prefix("remote.")?.strip_suffix(".url")?;
-        (address(repo, url).as_ref() == Some(remote)).then(|| name.to_owned())
+        (address(repo, url)?.to_string() == remote).then(|| name.to_owned())
     };
     Ok(listed.lines().filter_map(is_it).collect())
 }
