@@ -118,6 +118,9 @@ pub struct MergeComplete {
     /// What merged it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// Whether no test has run on what was landed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unverified: bool,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

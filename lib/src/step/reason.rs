@@ -16,6 +16,7 @@ pub fn reason(kind: &StepKind, body: &str, failing: &[String]) -> Option<String>
     let crash = sections.iter().find(|(heading, _)| text::is_of_crash(heading));
     let said = match (crash, kind) {
         (Some((_, said)), _) => of_crash(said),
+        (None, StepKind::Test) if sections.is_empty() => of_own_words(body, failing),
         (None, StepKind::Test | StepKind::Custom(_)) => of_output(&sections, failing),
         (None, StepKind::Review) => of_review(sections.first()?.1),
         (None, _) => None,
@@ -79,6 +80,17 @@ fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
         Some(at) => last_complaint("", sections[at].1, own_output(&sections, at)),
         None => last_complaint("", sections.last()?.1, ""),
     }
+}
+
+/// What pleach says itself of a test of what landed meanwhile, with what failed where the log of the tests is below.
+fn of_own_words(body: &str, failing: &[String]) -> Option<String> {
+    let (words, log) = body.split_once("\n\n$ ").unwrap_or((body, ""));
+    let words = text_lines(words).next()?;
+    let mut lines = text_lines(log).skip(1).filter(|line| !line.starts_with("=== ")).collect::<Vec<_>>();
+    let end = lines.pop().map(|exit| last_complaint("", &format!("[{exit}]"), &lines.join("\n")));
+    let found = || failing.first().cloned().or_else(|| counts::failing(log).into_iter().next());
+    let why = found().or(end.flatten());
+    Some(why.map_or(words.clone(), |why| format!("{}: {why}", words.trim_end_matches('.'))))
 }
 
 /// What the command printed that has complained in a section.
@@ -196,6 +208,21 @@ mod tests {
         let silent = [ran(TestKind::Unit, false, "", "[exit 1]\n"), ran(TestKind::E2e, true, "fine\n", "")];
         let body = text::tests(&silent).write(&redactor());
         assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("exit 1"), "no words of another test");
+    }
+
+    #[test]
+    fn a_test_of_merged_work_has_its_reason() {
+        let why = |words: &str| {
+            let body = text::own(words).write(&redactor());
+            reason(&StepKind::Test, &body, &[]).expect("a reason")
+        };
+        let red = "Other work landed first, and the tests fail on both together.\n\n$ sh check.sh\n=== stdout ===\n";
+        let expected = "Other work landed first, and the tests fail on both together: too much (exit 1)";
+        assert_eq!(why(&format!("{red}too much\n=== stderr ===\nexit 1\n")), expected);
+        let expected = "Other work landed first, and the tests fail on both together: exit 1";
+        assert_eq!(why(&format!("{red}=== stderr ===\nexit 1\n")), expected);
+        let conflict = "Other work landed first, and this attempt's changes conflict with it: conflict in a.txt.";
+        assert_eq!(why(conflict), conflict);
     }
 
     #[test]

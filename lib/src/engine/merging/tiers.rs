@@ -189,7 +189,8 @@ impl TierRun<'_> {
     fn merge_lines(&mut self, file: &ConflictedFile, marked: TreeId) -> Result<bool, workspace::Error> {
         let Some(mut open) = self.open(file)? else { return Ok(false) };
         // git's lines are in conflict where ours are not, and nothing may be made of that.
-        if open.chosen.is_empty() && self.options.limit < Tier::Tokens {
+        let is_by_lines = open.chosen.is_empty();
+        if is_by_lines && self.options.limit < Tier::Tokens {
             return Ok(false);
         }
         self.choose(&mut open)?;
@@ -198,8 +199,8 @@ impl TierRun<'_> {
         let shown = text.as_ref().map_or_else(|| marked_text(&open.merged(), &self.options.labels), Clone::clone);
         let blob = self.writer.blob(&shown)?;
         self.edits.push(TreeEdit::Put(file.path.clone(), kind, blob));
-        if open.chosen.is_empty() {
-            self.result.tier = self.result.tier.max(Tier::Tokens);
+        if is_by_lines {
+            self.resolved(open.path.clone(), 0, Tier::Tokens);
         }
         for (at, chosen) in open.chosen.iter().enumerate() {
             if let Some((source, _)) = chosen {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use super::answer::{AgentAnswer, judge};
-use super::batch::tests_of;
 use super::candidate::{MergeBuild, MergeOptions, UnfitMerge, build};
 use super::cleanup::remove_session_files;
 use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
@@ -54,7 +53,7 @@ impl QueueRun {
         let request = tokio::task::block_in_place(|| request(&repo, &entry, &conflict, log.clone()))?;
         let answer = match self.ask(queue, &entry, &conflict, &request, &settings).await? {
             AgentAnswer::Resolved(tree) => {
-                let tests = tests_of([&entry], self.settings.test.as_ref());
+                let tests = self.settings.tests.of([&entry]);
                 tokio::task::block_in_place(|| judge(&repo, &entry, &conflict, tree, (&tests, log.as_deref())))?
             }
             other => other,

@@ -199,6 +199,7 @@ fn told() -> Vec<Event> {
             branch: Some("pleach/tasks/main/task-abc234".parse().unwrap()),
             target: "main".parse().unwrap(),
             tier: Some("clean".into()),
+            unverified: false,
             extra: Default::default(),
         }
         .into(),
