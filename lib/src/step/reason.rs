@@ -1,7 +1,7 @@
 //! Why a step failed, in one line: what a person wants to know before anything else.
 
 use super::verdict::{self, NO_VERDICT};
-use super::{StepKind, TestKind, counts, text};
+use super::{StepKind, TestKind, counts, report, text};
 use crate::event::StepFinished;
 use crate::text::shorten;
 
@@ -86,8 +86,15 @@ fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
 fn of_own_words(body: &str, failing: &[String]) -> Option<String> {
     let (words, log) = body.split_once("\n\n$ ").unwrap_or((body, ""));
     let words = text_lines(words).next()?;
-    let mut lines = text_lines(log).skip(1).filter(|line| !line.starts_with("=== ")).collect::<Vec<_>>();
-    let end = lines.pop().map(|exit| last_complaint("", &format!("[{exit}]"), &lines.join("\n")));
+    let streams = report::streams(log);
+    let printed = |name: &str| streams.iter().find(|(heading, _)| heading.contains(name)).map_or("", |(_, said)| said);
+    // Whose tests they are is said there as well.
+    let mut complaint: Vec<String> =
+        text_lines(printed("stderr")).filter(|line| !line.starts_with("tests of ")).collect();
+    let end = complaint.pop().map(|exit| {
+        complaint.push(format!("[{exit}]"));
+        last_complaint("", &complaint.join("\n"), printed("stdout"))
+    });
     let found = || failing.first().cloned().or_else(|| counts::failing(log).into_iter().next());
     let why = found().or(end.flatten());
     Some(why.map_or(words.clone(), |why| format!("{}: {why}", words.trim_end_matches('.'))))
@@ -218,7 +225,7 @@ mod tests {
         };
         let red = "Other work landed first, and the tests fail on both together.\n\n$ sh check.sh\n=== stdout ===\n";
         let expected = "Other work landed first, and the tests fail on both together: too much (exit 1)";
-        assert_eq!(why(&format!("{red}too much\n=== stderr ===\nexit 1\n")), expected);
+        assert_eq!(why(&format!("{red}too much\n=== stderr ===\ntests of T1\nexit 1\n")), expected);
         let expected = "Other work landed first, and the tests fail on both together: exit 1";
         assert_eq!(why(&format!("{red}=== stderr ===\nexit 1\n")), expected);
         let conflict = "Other work landed first, and this attempt's changes conflict with it: conflict in a.txt.";

@@ -56,7 +56,7 @@ fn who_approves_sees_tier_files_hunks_and_diff() {
     assert!(diff.contains("-ALPHA beta gamma\n+ALPHA beta GAMMA\n"), "{diff}");
     queue.env.pleach(&["merge", "approve", "words"]).expect(0);
     let ran = queue.env.pleach(&["-y", "merge", "process"]).expect(0);
-    ran.warns_once("tests-edited").naming("words has changed check.sh");
+    ran.warns_once("tests-edited").naming("words has changed `check.sh`");
     assert_eq!(queue.env.pleach(&["merge", "diff", "words"]).expect(0).stdout, diff, "also once it has landed");
 }
 

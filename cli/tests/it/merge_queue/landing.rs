@@ -140,7 +140,7 @@ fn a_file_merged_by_its_lines_alone_needs_a_test() {
     assert_eq!(names(&queue.process(5)["landed"]), ["ours"]);
     let why = queue.why("theirs");
     assert_eq!((&why["tier"], &why["resolved"]), (&json!("tokens"), &json!(["steps.txt#0=tokens"])), "{why}");
-    assert!(why["why"].as_str().unwrap().contains("no test covers steps.txt"), "{why}");
+    assert!(why["why"].as_str().unwrap().contains("no test covers `steps.txt`"), "{why}");
 }
 
 #[test]

@@ -242,6 +242,6 @@ fn a_red_target_is_said_before_a_tree_is_worked() {
     garden.agent("rm broken.txt; echo 'exit 0' > check.sh", APPROVES);
     let ran = garden.gardener(&[]).expect(0);
     ran.warns_once("target-red").naming("`sh check.sh` already fails on `main` (exit 1)");
-    ran.warns_once("tests-edited").naming("T001 has changed check.sh, which its tests are started from");
+    ran.warns_once("tests-edited").naming("T001 has changed `check.sh`, which its tests are started from");
     garden.gardener(&[]).expect(0).does_not_warn("target-red");
 }

@@ -189,6 +189,9 @@ impl QueueRun {
             }
         };
         let edit = |entry: &mut QueueEntry| {
+            // What was merged before was on another commit of the target.
+            (entry.candidate, entry.tier) = (None, None);
+            entry.resolved.clear();
             entry.conflicts.clone_from(&conflicts);
             entry.question = asked;
         };
