@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::agent::{CliAgent, Roster};
 use pleach::config::{Config, InvalidAgent};
+use pleach::engine::queue::known_tip_test;
 use pleach::engine::{Engine, Question};
 use pleach::git::{self, Repo};
-use pleach::ids::{CommitId, ContextId};
+use pleach::ids::{BranchName, CommitId, ContextId};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::tree::TaskTree;
 use pleach::plan::{self, lint};
+use pleach::queue::EntryTest;
 use pleach::text::{counted, listed, shell_word};
 use pleach::trust::{TrustItem, TrustScope};
 use pleach::workspace::GuardWatch;
@@ -24,11 +26,25 @@ use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_trust};
 use crate::pipeline_file::{PipelineFile, known};
 use crate::place::{Place, Places};
+use crate::queue_settings::queue_settings;
 use crate::render::Source;
 use crate::session::SIMULATED;
 use crate::settings::Settings;
 use crate::survey::agents::default_agent;
 use crate::trust::TerminalTruster;
+
+/// Says that a test fails already on the branch that is to be worked on, where that is known: nothing is run for it.
+pub fn warn_of_red_target(settings: &Settings, place: &Place, target: &BranchName, commit: CommitId, command: &str) {
+    let (config, queue) = (&settings.resolved.config, queue_settings(settings, place));
+    let timeouts = BTreeSet::from([config.merge.test_timeout, config.tree.test_timeout]);
+    let known = |timeout| {
+        let test = EntryTest { command: command.to_owned(), timeout };
+        known_tip_test(&place.repo, (target, commit), &test, &queue).ok().flatten()
+    };
+    if let Some(red) = timeouts.into_iter().find_map(known).filter(|known| !known.passed) {
+        warning!(TargetRed, "`{command}` already fails on `{target}` ({}), before anything is changed", red.exit);
+    }
+}
 
 /// A pipeline that can be run.
 #[derive(Debug)]

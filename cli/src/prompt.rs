@@ -40,8 +40,7 @@ pub fn with_prompt_hint(given: &Path, path: &Path, failure: Failure) -> Failure 
 
 /// The built-in pipeline for a prompt.
 pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
-    let command = config.tree.test_command.as_deref();
-    let test = command.map(|command| PromptTest { command, timeout: config.tree.test_timeout });
+    let test = config.test_of_work().map(|command| PromptTest { command, timeout: config.tree.test_timeout });
     let source = pipeline_for_prompt(prompt, test);
     PipelineFile { name: BUILT_IN.into(), source, files: BTreeMap::new(), is_built_in: true }
 }

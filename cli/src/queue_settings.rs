@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pleach::config::{AgentChoice, Config};
 use pleach::engine::queue::{QueueSettings, ResolverSettings};
-use pleach::queue::EntryTest;
+use pleach::queue::{EntryTest, MergeTests};
 
 use crate::place::Place;
 use crate::settings::Settings;
@@ -20,16 +20,15 @@ pub fn queue_settings(settings: &Settings, place: &Place) -> QueueSettings {
     let (merge, tree) = (&config.merge, &config.tree);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let slots = merge.slots.map_or_else(|| cores.min(USUAL_SLOTS), |slots| slots as usize);
-    let test = |command: &Option<String>| {
-        let command = command.clone().filter(|command| !command.trim().is_empty())?;
-        Some(EntryTest { command, timeout: merge.test_timeout })
+    let test = |command: Option<&str>| {
+        command.map(|command| EntryTest { command: command.to_owned(), timeout: merge.test_timeout })
     };
     let own = |dir: Option<&PathBuf>, usual: &str| {
         dir.map_or_else(|| format!("spec/{usual}"), |dir| dir.display().to_string())
     };
     QueueSettings {
-        test: test(&merge.test_command),
-        joint_test: test(&config.workspace.test_command),
+        tests: MergeTests { always: test(config.test_of_all_merges()), usual: test(config.test_of_other_merges()) },
+        joint_test: test(config.test_of_joint_landings()),
         command_limit: Duration::from_secs(merge.test_timeout),
         batch: merge.batch as usize,
         slots,

@@ -42,8 +42,8 @@ pub fn task_submission(
     let submission = Submission::branch(&place.repo, place.name.clone(), branch, into.clone());
     let submission = submission.map_err(|error| of_queue(&error))?;
     let config = &settings.resolved.config;
-    let command = config.tree.test_command.as_ref().filter(|command| !command.trim().is_empty());
-    let tests = command.map(|command| EntryTest { command: command.clone(), timeout: config.tree.test_timeout });
+    let command = config.test_of_work().map(str::to_owned);
+    let tests = command.map(|command| EntryTest { command, timeout: config.tree.test_timeout });
     let of_branch = Submission {
         title: task.name.clone(),
         goal: Some(task.description.clone()).filter(|goal| !goal.trim().is_empty()),

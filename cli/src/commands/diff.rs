@@ -105,10 +105,14 @@ impl<'a> RepoChange<'a> {
     }
 
     fn json(&self) -> Value {
-        let file = |file: &FileStat| json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)});
-        let files: Vec<Value> = self.stat.iter().map(file).collect();
+        let files: Vec<Value> = self.stat.iter().map(file_json).collect();
         json!({"repo": self.repo, "base": self.base, "commit": self.work, "files": files, "patch": self.patch})
     }
+}
+
+/// How many lines of a file have changed.
+pub fn file_json(file: &FileStat) -> Value {
+    json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)})
 }
 
 /// The commits a parallel branch was forked at, and its newest ones.
@@ -136,7 +140,7 @@ pub fn plain_patch(patch: &str) -> String {
         .collect()
 }
 
-fn table(stat: &[FileStat]) -> String {
+pub fn table(stat: &[FileStat]) -> String {
     let mut table = Table::new(["file", "added", "removed"]).right(1).right(2);
     for file in stat {
         let (added, removed) = match file.lines {

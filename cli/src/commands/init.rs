@@ -4,23 +4,29 @@ use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 use pleach::agent::find_program;
 use pleach::config::{self, Environment, Layer, Precedence, ProviderName};
-use pleach::git;
+use pleach::engine::queue::{TipTest, run_tip_test};
+use pleach::git::{self, Head};
 use pleach::llm::usual_model;
 use pleach::plain_file;
 use pleach::process::Spawner;
 use serde_json::{Value, json};
 
+use crate::answers::Answers;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::of_git;
-use crate::render::Out;
-use crate::session::shim_program;
+use crate::lib_errors::{of_git, of_queue};
+use crate::place::Place;
+use crate::queue_settings::queue_settings;
+use crate::render::{Out, duration};
+use crate::runtime::block_on;
+use crate::session::{build, shim_program};
 use crate::settings::{self, PROJECT_FILES, Search};
 use crate::stdin_lines;
 use crate::survey;
@@ -32,7 +38,7 @@ use crate::trust::confirm;
 ///
 /// Looks for agents on PATH, for keys by the names of their variables, and for the files that tell how the project is
 /// set up and tested. The file is shown, and written once you confirm (or with -y). An existing one is never
-/// overwritten. With --json it is written only with -y.
+/// overwritten. With --json it is written only with -y. Then the test is run once on HEAD, if you confirm that too.
 #[derive(Debug, Args)]
 pub struct InitArgs {}
 
@@ -76,10 +82,18 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
         write(root, &text)?;
         written = true;
     }
-    if globals.json {
-        out.json(&found.json(&proposal, &text, written))?;
-    } else if globals.verbosity >= 0 {
+    if written && !globals.json && globals.verbosity >= 0 {
         say!("wrote {}", root.join(PROJECT_FILES[0]).display());
+    }
+    let tip = match written {
+        true => first_test(globals, root, &found, &proposal)?,
+        false => None,
+    };
+    if globals.json {
+        let mut document = found.json(&proposal, &text, written);
+        document["test"] = tip.map_or(Value::Null, |tip| json!({"passed": tip.passed, "exit": tip.exit}));
+        out.json(&document)?;
+    } else if globals.verbosity >= 0 {
         say!("check:   pleach doctor");
         if proposal.agent.is_none() {
             say!("agent:   {INSTALL}");
@@ -87,6 +101,59 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
         say!("try it:  pleach run \"Fix the failing test\"");
     }
     Ok(Exit::Done)
+}
+
+/// Runs the test once on the newest commit, in a worktree of its own and if the user agrees: what fails there would be held
+/// against the first work that is tested.
+fn first_test(
+    globals: &Globals,
+    root: &Path,
+    found: &Survey,
+    proposal: &Proposal<'_>,
+) -> Result<Option<TipTest>, Failure> {
+    let Some((_, command)) = proposal.test else { return Ok(None) };
+    let setup = proposal.setup.map(|(_, setup)| setup);
+    let lacks = |command: &&str| project::program(command).is_some_and(|program| found.missing.contains(program));
+    if [setup, Some(command)].into_iter().flatten().any(|command| lacks(&command)) {
+        return Ok(None);
+    }
+    let settings = settings::load_for(globals, root)?;
+    let place = Place::find(root, None, &settings)?;
+    // Without a commit or a branch there is nothing that could be tested.
+    let Ok(Head { commit, branch: Some(target) }) = place.repo.head() else { return Ok(None) };
+    if !globals.yes {
+        let after = setup.map(|setup| format!(", after `{setup}`")).unwrap_or_default();
+        let asked = format!("Run `{command}` once on `{target}`, in a worktree of its own{after}? [y/N] ");
+        if !confirm(&asked).unwrap_or(false) {
+            return Ok(None);
+        }
+    }
+    let built = build(globals, &settings, &settings.resolved.config, Answers::default())?;
+    let queue = queue_settings(&settings, &place);
+    let Some(test) = queue.tests.usual.clone() else { return Ok(None) };
+    let at = ((place.repo, place.name), (target.clone(), commit));
+    let ran = block_on(built.stopped_by(), async {
+        Ok(run_tip_test(built.engine.clone(), at.0, at.1, &test, &queue).await.map_err(|error| of_queue(&error)))
+    })?;
+    // The file is written, whatever keeps its test from running.
+    let ran = ran.unwrap_or_else(|failure| {
+        warning!(TestNotRun, "`{command}` could not be run: {}", failure.sentence());
+        None
+    });
+    if let Some(ran) = ran.as_ref().filter(|_| !globals.json && globals.verbosity >= 0) {
+        let seconds = duration(Duration::from_secs(ran.seconds));
+        match ran.passed {
+            true => say!("test:    `{command}` passes on `{target}` ({seconds})"),
+            false => {
+                say!("{}", ran.log.trim_end());
+                say!(
+                    "test:    `{command}` fails on `{target}` ({}): repair that first, or name another test",
+                    ran.exit
+                );
+            }
+        }
+    }
+    Ok(ran)
 }
 
 /// Looks around.
@@ -151,7 +218,7 @@ impl Survey {
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
 
-    /// How far a guess can be relied on. None is run: a test may take an hour, and is not approved.
+    /// How far a guess can be relied on.
     fn guessed(&self, from: &str, command: &str) -> String {
         let missing = project::program(command).filter(|program| self.missing.contains(*program));
         let missing = missing.map(|program| format!("; `{program}` is not on PATH")).unwrap_or_default();
@@ -213,7 +280,7 @@ impl Proposal<'_> {
         }
         if let Some((from, command)) = self.test {
             text.push_str(&format!(
-                "\ntree:\n  # Tests prompts, and tasks without a test of their own. {}\n  test_command: {}\n",
+                "\n# Tests prompts, tasks and merges that have no test of their own. {}\ntest_command: {}\n",
                 found.guessed(from, command),
                 scalar(command)
             ));
@@ -275,7 +342,7 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
     let different: Vec<String> = [
         ("agent", agent, proposal.agent.map(str::to_owned)),
         ("worktrees.setup", config.worktrees.setup.clone(), command(proposal.setup)),
-        ("tree.test_command", config.tree.test_command.clone(), command(proposal.test)),
+        ("test_command", config.test_of_work().map(str::to_owned), command(proposal.test)),
     ]
     .into_iter()
     .filter(|(_, is, found)| found.is_some() && is != found)
@@ -326,7 +393,7 @@ mod tests {
             let proposal = Proposal { test: Some(("Makefile", command)), ..Proposal::default() };
             let layer = Layer::file(Precedence::Project, "pleach.yaml", proposal.text(&found));
             let resolved = config::resolve(vec![layer]).unwrap_or_else(|errors| panic!("{command}: {errors:?}"));
-            assert_eq!(resolved.config.tree.test_command.as_deref(), Some(command));
+            assert_eq!(resolved.config.test_command.as_deref(), Some(command));
         }
     }
 }

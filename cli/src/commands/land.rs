@@ -10,13 +10,14 @@ use pleach::engine::queue::{
 use pleach::engine::{RepoWork, SessionStatus, Summary};
 use pleach::ids::{BranchName, RepoName, SessionId};
 use pleach::queue::{EntryState, QueueEntry};
+use pleach::redact::Redactor;
 use pleach::text::{listed, shell_word};
 use pleach::trust::TrustScope;
 use serde_json::{Value, json};
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::commands::merge::{MergeGround, entry_json, process_entry};
+use crate::commands::merge::{MergeGround, entry_json, how_landed, process_entry};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -33,9 +34,9 @@ use crate::trust::TerminalTruster;
 
 /// Land a finished session: bring its work into the branches it was started on.
 ///
-/// The work is merged, tested with `merge.test_command` and landed as `pleach merge process` does it. A session over
-/// several repositories lands in all of them or in none: their merges are checked out side by side and tested, all at
-/// once with `workspace.test_command` or else each with `merge.test_command`, and then the branches move one after the
+/// The work is merged, tested and landed as `pleach merge process` does it, with `merge.test_command` or `test_command`. A
+/// session over several repositories lands in all of them or in none: their merges are checked out side by side and tested,
+/// all at once with `workspace.test_command` or else each as it would be alone, and then the branches move one after the
 /// other. Should that be cut off in between, the next command finishes it.
 #[derive(Debug, Args)]
 pub struct LandArgs {
@@ -195,7 +196,7 @@ fn land_one(
     let (name, branch, target) = (part.name.clone(), part.branch.clone(), part.target.clone());
     let submission = Submission::branch(&place.repo, name, branch, target).map_err(|error| of_queue(&error))?;
     let submission = Submission { head: part.head, session: Some(id.clone()), ..submission };
-    let entry = enqueue(&place.repo, submission).map_err(|error| of_queue(&error))?;
+    let entry = enqueue(&place.repo, submission, &settings.redactor()).map_err(|error| of_queue(&error))?;
     process_entry(&MergeGround { globals, settings, place }, &entry)
 }
 
@@ -248,9 +249,9 @@ impl LandMessage<'_> {
                 if !self.globals.json {
                     out.line(head(&format!("landed session {id} in {}", listed(names(&self.parts), usize::MAX))))?;
                     for entry in &entries {
-                        let tier = entry.tier.map(|tier| format!(" ({tier})")).unwrap_or_default();
+                        let how = how_landed(entry.tier, entry.is_unverified());
                         let to = entry.landing.map(|landing| landing.to.short()).unwrap_or_default();
-                        out.line(format!("  {}: `{}` at {to}{tier}", entry.repo, entry.target))?;
+                        out.line(format!("  {}: `{}` at {to}{how}", entry.repo, entry.target))?;
                     }
                 }
                 Ok(Exit::Done)
@@ -409,7 +410,7 @@ fn land_one_queued(ground: &MergeGround<'_>, landing: &QueuedLanding) -> Result<
 
 /// Puts a session over several repositories into the queues of its targets.
 pub fn enqueue_all(
-    globals: &Globals,
+    (globals, redactor): (&Globals, &Redactor),
     places: &Places,
     summary: &Summary,
     into: Option<&BranchName>,
@@ -419,7 +420,8 @@ pub fn enqueue_all(
     if unfinished_landings(&places.record.repo).contains(&summary.session) {
         refuse_other_target(&summary.session, &recorded_targets(summary), into)?;
     }
-    let together = submit_together(&places.repos(), &summary.session, &parts).map_err(|error| of_queue(&error))?;
+    let together = submit_together(&places.repos(), &summary.session, &parts, redactor);
+    let together = together.map_err(|error| of_queue(&error))?;
     let mut out = Out::new();
     match globals.json {
         true => {

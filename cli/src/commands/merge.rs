@@ -1,6 +1,8 @@
 //! `pleach merge`
 
+mod abort;
 mod decide;
+mod diff;
 mod enqueue;
 mod estimate;
 mod process;
@@ -36,8 +38,8 @@ use crate::settings::{self, Settings};
 /// Bring branches into their target through the merge queue, tested.
 ///
 /// Branches wait in the queue of the branch they go to, its target. `pleach merge process` merges them one onto the other,
-/// tests what they come to with `merge.test_command`, and moves the target to what passes. Without a command the queue is
-/// listed.
+/// tests what they come to, and moves the target to what passes. What tests a merge: `merge.test_command`, if that is set;
+/// else the tests of the merged tasks; else `test_command`. Without a subcommand the queue is listed.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct MergeArgs {
@@ -51,9 +53,11 @@ enum MergeCommand {
     Status(status::MergeStatusArgs),
     Enqueue(enqueue::EnqueueArgs),
     Why(why::WhyArgs),
+    Diff(diff::MergeDiffArgs),
     Approve(decide::ApproveArgs),
     Retry(decide::RetryArgs),
     Resolve(resolve::ResolveArgs),
+    Abort(abort::AbortArgs),
     Drop(decide::DropArgs),
     Undo(decide::UndoArgs),
     Process(process::ProcessArgs),
@@ -69,9 +73,11 @@ pub fn run(globals: &Globals, args: MergeArgs) -> Result<Exit, Failure> {
         MergeCommand::Status(args) => status::run(&ground, &args),
         MergeCommand::Enqueue(args) => enqueue::run(&ground, &args),
         MergeCommand::Why(args) => why::run(&ground, &args),
+        MergeCommand::Diff(args) => diff::run(&ground, &args),
         MergeCommand::Approve(args) => decide::approve(&ground, &args),
         MergeCommand::Retry(args) => decide::retry(&ground, &args),
         MergeCommand::Resolve(args) => resolve::run(&ground, &args),
+        MergeCommand::Abort(args) => abort::run(&ground, &args),
         MergeCommand::Drop(args) => decide::drop_entry(&ground, &args),
         MergeCommand::Undo(args) => decide::undo(&ground, &args),
         MergeCommand::Process(args) => process::run(&ground, &args),
@@ -216,9 +222,17 @@ fn wait_words(wait: &EntryWait) -> String {
     }
 }
 
+/// What merged an entry, and whether nothing has tested that: in brackets, or nothing.
+pub fn how_landed(tier: Option<impl ToString>, unverified: bool) -> String {
+    let words: Vec<String> =
+        tier.map(|tier| tier.to_string()).into_iter().chain(unverified.then(|| "unverified".to_owned())).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
+}
+
 /// An entry for `--json`.
 pub fn entry_json(entry: &QueueEntry) -> Value {
     let mut document = serde_json::to_value(entry).unwrap_or_default();
     document["name"] = json!(entry.name());
+    document["unverified"] = json!(entry.is_unverified());
     document
 }

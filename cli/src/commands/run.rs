@@ -23,7 +23,7 @@ use crate::pipeline_file::PipelineFile;
 use crate::place::{Place, Places};
 use crate::preflight::{
     Runnable, any_unproxied, check_agents, check_answers, check_pipeline, check_prices, check_repos, choose_agent,
-    require_trust, warn_of_dirty_files, warn_of_skipped, warn_simulated,
+    require_trust, warn_of_dirty_files, warn_of_red_target, warn_of_skipped, warn_simulated,
 };
 use crate::prompt;
 use crate::remotes::{SessionStart, clone_missing, fetched_starts, local_starts, warn_of_unpushed_records};
@@ -37,7 +37,7 @@ use crate::trust::TerminalTruster;
 
 /// Run a prompt or a pipeline on this repository.
 ///
-/// A prompt such as "Fix the failing test" runs the built-in pipeline: an agent does what is asked, `tree.test_command`
+/// A prompt such as "Fix the failing test" runs the built-in pipeline: an agent does what is asked, `test_command`
 /// tests it where it is set, and an agent reviews it. The session gets its own branch and worktree; your checkout is
 /// never touched. Every turn of an agent that changes files becomes a commit on the branch. Interrupt it with Ctrl-C at
 /// any time: `pleach resume` continues.
@@ -130,6 +130,10 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     }
     warn_of_unpushed_records(globals, config);
     warn_of_dirty_files(globals, &places)?;
+    let target = starts[0].at.branch.as_ref().filter(|_| prompt.is_some());
+    if let (Some(target), Some(command)) = (target, config.test_of_work()) {
+        warn_of_red_target(&settings, place, target, starts[0].at.commit, command);
+    }
     repair_worktrees(&places, &settings, |_| false);
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = pipeline.agent_nodes().cloned().collect();

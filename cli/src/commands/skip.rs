@@ -98,7 +98,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
     }
     let written = match marking.write(task, mark, &redactor) {
         Err(tree::Error::Lock(LockError::Held { holder, .. })) => {
-            let entry = marking.queue(task, mark).map_err(|error| of_tree(&error))?;
+            let entry = marking.queue(task, mark, &redactor).map_err(|error| of_tree(&error))?;
             match globals.json {
                 true => {
                     out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target, "repo": ground.place.name}))?

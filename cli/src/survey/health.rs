@@ -120,7 +120,11 @@ pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
 
 /// Whether the programs that set up and test are there.
 pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
-    let commands = [("worktrees.setup", &config.worktrees.setup), ("tree.test_command", &config.tree.test_command)];
+    let commands = [
+        ("worktrees.setup", &config.worktrees.setup),
+        ("test_command", &config.test_command),
+        ("tree.test_command", &config.tree.test_command),
+    ];
     let program = |(key, command): (&'static str, &'_ Option<String>)| {
         Some((key, project::program(command.as_deref()?)?.to_owned()))
     };

@@ -254,6 +254,7 @@ fn exit(ended: &TreeEnded) -> Exit {
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
         TreeEnded::Paused(_) | TreeEnded::Unasked => Exit::Paused,
         TreeEnded::Refused(refusal) if refusal.code == RefusalCode::Unapproved => Exit::WaitsForPerson,
+        TreeEnded::Refused(refusal) if refusal.code == RefusalCode::TargetRed => Exit::WorkFailed,
         TreeEnded::Refused(_) => Exit::LandingRefused,
     }
 }

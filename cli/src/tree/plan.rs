@@ -278,8 +278,8 @@ pub(super) fn commits(config: &Config) -> Commits {
 
 /// The test of tasks without one of their own.
 pub(super) fn test_command(config: &Config) -> Option<TestCommand> {
-    let command = config.tree.test_command.as_ref().filter(|command| !command.trim().is_empty())?;
-    Some(TestCommand { kind: TestKind::Unit, command: command.clone(), framework: None, timeout: None })
+    let command = config.test_of_work()?.to_owned();
+    Some(TestCommand { kind: TestKind::Unit, command, framework: None, timeout: None })
 }
 
 /// What gets its own branch, and how many tasks are worked at once. Several at once need branches of their own.

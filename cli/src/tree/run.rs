@@ -19,6 +19,7 @@ use pleach::process::sandbox::SandboxChoice;
 use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
 use pleach::text::listed;
+use pleach::workspace::branch_ref;
 use serde_json::json;
 
 use super::commands::PlanCommands;
@@ -33,10 +34,10 @@ use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_lost_repository, of_tree, of_trust};
+use crate::lib_errors::{of_git, of_lost_repository, of_tree, of_trust};
 use crate::place::{Place, Places};
 use crate::preflight::{
-    any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
+    any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_red_target, warn_of_skipped,
 };
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_git_progress};
@@ -136,6 +137,12 @@ impl<'a> RunSite<'a> {
             left.extend(brought.left);
         }
         warn_of_dirty_files(globals, &places)?;
+        for PlannedRepo { place, plan } in planned {
+            let tip = place.repo.refs().find(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
+            if let (Some(tip), Some(test)) = (tip, &plan.test) {
+                warn_of_red_target(&self.settings, place, &plan.target, tip, &test.command);
+            }
+        }
         places.all().try_for_each(|place| warn_of_skipped(globals, &place.repo, &self.settings))?;
         let mut shown = TreeProgress::new(globals, plan);
         check_agents_of(plan, &built.engine.agents)?;

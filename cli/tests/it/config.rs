@@ -18,6 +18,7 @@ fn settings_are_shown_with_their_place() {
     setting                                        value                                             from
     agent                                          builtin                                           pleach.yaml:1
     model                                          (not set)                                         default
+    test_command                                   (not set)                                         default
     attribution                                    none                                              default
     commits                                        steps                                             default
     commit.max_file_mb                             50                                                default

@@ -92,9 +92,8 @@ fn init_writes_what_it_found() {
       # Run once in each new worktree. Guessed from package.json, not tried; `pnpm` is not on PATH.
       setup: pnpm install --frozen-lockfile
 
-    tree:
-      # Tests prompts, and tasks without a test of their own. Guessed from package.json, not tried; `pnpm` is not on PATH.
-      test_command: pnpm test
+    # Tests prompts, tasks and merges that have no test of their own. Guessed from package.json, not tried; `pnpm` is not on PATH.
+    test_command: pnpm test
     --- stderr
     wrote [TEMP]/repo/pleach.yaml
     check:   pleach doctor
@@ -105,7 +104,7 @@ fn init_writes_what_it_found() {
     let value = |key: &str| config["settings"][key]["value"].clone();
     assert_eq!(value("agent"), "codex");
     assert_eq!(value("worktrees.setup"), "pnpm install --frozen-lockfile");
-    assert_eq!(value("tree.test_command"), "pnpm test");
+    assert_eq!(value("test_command"), "pnpm test");
     insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
@@ -127,9 +126,8 @@ fn init_asks_before_it_writes() {
     # named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.
     # agent: claude
 
-    tree:
-      # Tests prompts, and tasks without a test of their own. Guessed from Cargo.toml, not tried; `cargo` is not on PATH.
-      test_command: cargo test
+    # Tests prompts, tasks and merges that have no test of their own. Guessed from Cargo.toml, not tried; `cargo` is not on PATH.
+    test_command: cargo test
     --- stderr
     error[not-confirmed]: nothing was written: there is no terminal to confirm on
     hint: run `pleach init -y` to write what is shown above
@@ -145,7 +143,7 @@ fn init_reports_differences_to_an_existing_file() {
     insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
-    error[settings-exist]: `orchestra.yaml` already exists and was not changed: `agent` is `simulation`, but `builtin` was found; `worktrees.setup` is not set, but `go mod download` was found; `tree.test_command` is `make test`, but `go test ./...` was found
+    error[settings-exist]: `orchestra.yaml` already exists and was not changed: `agent` is `simulation`, but `builtin` was found; `worktrees.setup` is not set, but `go mod download` was found; `test_command` is `make test`, but `go test ./...` was found
     hint: change the file by hand where you agree
     ");
     bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
@@ -178,9 +176,31 @@ fn init_as_json_writes_only_when_asked() {
     );
     assert!(!bare.0.root().join("repo/pleach.yaml").exists());
     let told = bare.pleach(&["init", "--json", "-y"]).expect(0).json();
-    assert_eq!(told["written"], true);
+    assert_eq!((&told["written"], &told["test"]), (&true.into(), &serde_json::Value::Null), "make is not there");
     assert_eq!(bare.0.read("repo/pleach.yaml"), told["text"].as_str().unwrap());
     bare.pleach(&["config"]).expect(0);
+}
+
+#[test]
+fn init_runs_the_test_once_on_head() {
+    let bare = Bare::new();
+    bare.0.write("repo/Makefile", "test:\n\ttest ! -e broken.txt\n");
+    bare.0.write_program("bin/make", "#!/bin/sh\n[ ! -e broken.txt ] || { echo broken; exit 1; }\n");
+    let green = bare.pleach(&["init", "-y"]).expect(0).to_string();
+    assert!(green.contains("test:    `make test` passes on `main`"), "{green}");
+    std::fs::remove_file(bare.0.root().join("repo/pleach.yaml")).unwrap();
+    bare.0.write("repo/broken.txt", "");
+    bare.0.git(&["add", "broken.txt"]);
+    bare.0.git(&["commit", "-qm", "Break"]);
+    let told = bare.pleach(&["init", "-y", "--json"]).expect(0).json();
+    assert_eq!(told["test"], serde_json::json!({"passed": false, "exit": "exit 1"}));
+    // What was found out is said before work starts on it.
+    bare.0.git(&["switch", "-qc", "topic"]);
+    bare.0.git(&["commit", "-q", "--allow-empty", "-m", "Look"]);
+    bare.0.git(&["switch", "-q", "main"]);
+    bare.pleach(&["merge", "enqueue", "topic"]).expect(0);
+    let ran = bare.pleach(&["-y", "merge", "process"]).expect(1);
+    ran.warns_once("target-red").naming("`make test` already fails on `main` (exit 1)");
 }
 
 #[test]

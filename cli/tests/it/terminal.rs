@@ -358,6 +358,7 @@ fn a_record_changed_while_asking_is_not_resumed() {
 fn init_asks_at_the_terminal() {
     let env = TestEnv::with_repo();
     env.write("repo/go.mod", "module x\n");
+    env.write_program("bin/go", "#!/bin/sh\n");
     let Some(mut terminal) = Terminal::open(&env, "init") else { return };
     terminal.wait_for("test_command: go test ./...");
     terminal.wait_for("Write this to pleach.yaml? [y/N]");
@@ -368,9 +369,13 @@ fn init_asks_at_the_terminal() {
     let mut terminal = Terminal::open(&env, "init").expect("it was there before");
     terminal.wait_for("[y/N]");
     terminal.enter("y");
+    // What it found is run only if that is agreed to as well.
+    terminal.wait_for("Run `go test ./...` once on `main`, in a worktree of its own, after `go mod download`? [y/N]");
+    terminal.enter("n");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
     assert!(env.read("repo/pleach.yaml").contains("test_command: go test ./..."));
+    assert!(!shown.contains("passes on"), "{shown}");
 }
 
 /// A garden with something on its target, soon, that agents of one kind would obey.

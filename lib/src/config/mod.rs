@@ -22,6 +22,7 @@ mod read;
 mod record;
 mod secret_name;
 mod supplied;
+mod test_command;
 #[cfg(test)]
 mod tests;
 

@@ -17,6 +17,8 @@ section! {
         agent: Option<AgentRef> = None,
         /// The model of that agent, for nodes that name none.
         model: Option<String> = None,
+        /// The test of the repository: for prompts, tasks and merges that have no other.
+        test_command: Option<String> = None,
         /// How commits credit the agent, besides pleach's own trailers.
         attribution: Attribution = Attribution::None,
         /// The commits of a task's branch: one per step, or the turns as well.
@@ -192,8 +194,8 @@ section! {
         repos: BTreeMap<RepoName, RepoSettings> = BTreeMap::new(),
         /// Tools of one repository.
         tools: BTreeMap<RepoName, BTreeMap<String, RepoTool>> = BTreeMap::new(),
-        /// The test of what lands in several repositories together, in a directory that holds all of them; by default
-        /// `merge.test_command` in each.
+        /// The test of what lands in several repositories together, in a directory that holds all of them; by default each
+        /// is tested like any other merge.
         test_command: Option<String> = None,
     }
 }
@@ -250,7 +252,7 @@ section! {
 section! {
     /// Task trees.
     TreeSettings {
-        /// The test for prompts, and for tasks without a test of their own.
+        /// The test for prompts, and for tasks without a test of their own; by default `test_command`.
         test_command: Option<String> = None,
         /// The timeout in seconds of tests without their own.
         test_timeout: u64 = 300,
@@ -347,7 +349,8 @@ section! {
         auto_merge_clean: bool = true,
         /// The branch others are merged into; by default the one that is checked out.
         target: Option<BranchName> = None,
-        /// The test every merge must pass; by default the tests of the merged tasks.
+        /// The test every merge must pass; by default the tests of the merged tasks, and `test_command` for what brings
+        /// none.
         test_command: Option<String> = None,
         /// Seconds until a test of a merge is stopped.
         test_timeout: u64 = 300,

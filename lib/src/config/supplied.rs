@@ -128,6 +128,7 @@ pub(crate) fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Su
         }
     }
     add(command, "worktrees.setup".into(), config.worktrees.setup.clone());
+    add(command, "test_command".into(), config.test_command.clone());
     add(command, "tree.test_command".into(), config.tree.test_command.clone());
     add(command, "merge.test_command".into(), config.merge.test_command.clone());
     add(command, "workspace.test_command".into(), config.workspace.test_command.clone());

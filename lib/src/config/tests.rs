@@ -35,6 +35,7 @@ sandbox: {mode: off, network: open, rw: [/tmp], ro: [x], hide: [~/.ssh, y], hide
 env: {pass: [NPM_TOKEN, DATABASE_URL]}
 commit: {max_file_mb: 1, max_new_files: 2}
 model: M
+test_command: k
 "#;
 
 fn project(text: &str) -> Layer {
@@ -701,6 +702,7 @@ fn settings_of_repositories_and_users_are_distinguished() {
     command tree.steps.implement.runner (/p/.env:4): evil
     command tools[0].command (/p/pleach.yaml:14): make test
     command workspace.tools.backend.run-tests.command (/p/pleach.yaml:18): make
+    command test_command (/p/pleach.yaml:29): k
     command tree.test_command (/p/pleach.yaml:20): t
     command merge.test_command (/p/pleach.yaml:22): t
     command workspace.test_command (/p/pleach.yaml:19): j
@@ -995,5 +997,25 @@ fn excerpts_show_no_secrets() {
         let errors = resolve(vec![layer]).unwrap_err();
         let said: String = errors.iter().map(|error| error.to_string()).collect();
         assert!(said.contains(shown) && !said.contains("hunter2") && !said.contains("ter2"), "{said}");
+    }
+}
+
+#[test]
+fn sections_override_the_test_of_all_work() {
+    let tests = |text: &str| {
+        let config = resolved(vec![project(text)]).config;
+        let of = [config.test_of_work(), config.test_of_all_merges(), config.test_of_other_merges()];
+        of.map(|command| command.unwrap_or("-").to_owned()).join(" ")
+    };
+    for (text, expected) in [
+        ("agent: claude", "- - -"),
+        ("test_command: a", "a - a"),
+        ("tree: {test_command: t}", "t - -"),
+        ("test_command: a\ntree: {test_command: t}", "t - a"),
+        ("test_command: a\nmerge: {test_command: m}", "a m m"),
+        ("test_command: a\nmerge: {test_command: ''}", "a - -"),
+        ("test_command: a\ntree: {test_command: ' '}", "- - a"),
+    ] {
+        assert_eq!(tests(text), expected, "{text}");
     }
 }

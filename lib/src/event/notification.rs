@@ -121,6 +121,9 @@ pub struct MergeComplete {
     /// What is to be said of it: that it passed only with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Whether no test has run on what was landed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unverified: bool,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

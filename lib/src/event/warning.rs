@@ -60,6 +60,8 @@ codes! {
     AgentUnmetered "agent-unmetered" "an agent does not report what it spends, so no budget limits it"
     ToolHidesProgram "tool-hides-program" "a tool of the configuration is called like a program on PATH"
     UnusedInput "unused-input" "an input was given that the pipeline does not use"
+    TestNotRun "test-not-run" "the test that `pleach init` found could not be run"
+    TargetRed "target-red" "the test of what is about to be worked on fails already, before anything is changed"
     PipelineChanged "pipeline-changed" "the file has changed since its session started; the session keeps what it \
          started with"
 
@@ -142,6 +144,7 @@ codes! {
     TeardownFailed "teardown-failed" "cleaning up after tests failed"
     DecisionWritten "decision-written" "a decision about a task was written that had been queued for the run"
     DecisionNotNeeded "decision-not-needed" "a queued decision about a task was not written, because the task already was what it asks for"
+    TestsEdited "tests-edited" "work that landed has changed the file its own tests are started from"
     TestsAgain "tests-again" "the target moved while tests ran, and they run again"
     RebuiltGreen "rebuilt-green" "a task was rebuilt on a target that moved, and its tests pass there"
     ConflictRetried "conflict-retried" "a finished task conflicts with what landed before it and is done again there"

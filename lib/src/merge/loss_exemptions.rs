@@ -22,9 +22,11 @@ pub struct LossExemptions {
 }
 
 impl LossExemptions {
-    /// Whether a file is exempt as a whole.
+    /// Whether a file is exempt as a whole. One merged by its lines alone was no choice of anybody's, and has to have all of
+    /// both sides.
     pub(super) fn is_whole(&self, path: &RepoPath) -> bool {
-        let is_named = |hunk: &ResolvedHunk| hunk.path == *path && hunk.hunk == 0 && hunk.source != Tier::Derived;
+        let is_exempt = |source: Tier| !matches!(source, Tier::Tokens | Tier::Derived);
+        let is_named = |hunk: &ResolvedHunk| hunk.path == *path && hunk.hunk == 0 && is_exempt(hunk.source);
         self.resolved.iter().any(is_named) || self.derived.command_of(path).is_some()
     }
 
@@ -81,6 +83,16 @@ mod tests {
         assert_eq!(cut, ["a\nb\n2\nc\n", "a\nb\no2\nc\n", "a\nb\nt2\nc\n", "a\nb\no2\nc\n"]);
         assert_eq!(without("x\na\nb\ny\nz\nc\n", &[1, 2]), ["a\nb\nc\n"; 4]);
         assert_eq!(without("x\na\nb\nc\n", &[])[3], "x\na\nb\nc\n");
+    }
+
+    #[test]
+    fn a_file_merged_by_its_lines_is_checked_whole() {
+        let is_exempt = |source| {
+            let hunk = ResolvedHunk { path: "a".into(), hunk: 0, source };
+            LossExemptions { resolved: vec![hunk], ..LossExemptions::default() }.is_whole(&"a".into())
+        };
+        let tiers = [Tier::Tokens, Tier::Derived, Tier::Structural, Tier::Agent];
+        assert_eq!(tiers.map(is_exempt), [false, false, true, true]);
     }
 
     #[test]

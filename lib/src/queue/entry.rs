@@ -5,9 +5,11 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::task_values::without_secret_values;
 use crate::event::{ConflictedPath, Extra};
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
 use crate::merge::{ResolvedHunk, Tier};
+use crate::redact::Redactor;
 
 /// A branch that is to be merged. Its states are commits on a ref of its own; this is what each of them holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -243,6 +245,11 @@ pub enum TestVerdict {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         semantic: bool,
     },
+    /// They fail on the target without it as well, which says nothing about it.
+    TargetFails {
+        /// How: the exit of the command.
+        exit: String,
+    },
     /// There are no tests.
     Unverified,
 }
@@ -283,7 +290,33 @@ impl TestVerdict {
     }
 }
 
+impl EntryTest {
+    /// The same test, without secrets in the values of the task it is given.
+    pub(crate) fn without_secrets(&self, redactor: &Redactor) -> Self {
+        Self { command: without_secret_values(&self.command, redactor), timeout: self.timeout }
+    }
+}
+
 impl QueueEntry {
+    /// The same entry, without secrets in what somebody has written about its work.
+    pub(crate) fn without_secrets(&self, redactor: &Redactor) -> Self {
+        Self {
+            title: redactor.text(&self.title).into_owned(),
+            tests: self.tests.iter().map(|test| test.without_secrets(redactor)).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it has landed, and nothing has tested what that came to.
+    pub fn is_unverified(&self) -> bool {
+        self.state == EntryState::Landed && self.verdict == Some(TestVerdict::Unverified)
+    }
+
+    /// Whether nothing is wrong with it that is known, but its tests fail on the target.
+    pub fn waits_for_target(&self) -> bool {
+        matches!(self.verdict, Some(TestVerdict::TargetFails { .. }))
+    }
+
     /// A commit that is to be merged into a branch, and nothing more is known of.
     pub fn new(id: EntryId, head: CommitId, (target, repo): (BranchName, RepoName), completed_at: Timestamp) -> Self {
         Self {

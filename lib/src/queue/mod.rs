@@ -3,19 +3,23 @@
 
 mod entry;
 mod extent;
+mod merge_tests;
 mod order;
 mod plan;
 mod prefix;
 mod renaming;
 mod request;
+mod task_values;
 
 pub use entry::{
     Candidate, EntryLanding, EntryMark, EntryResolution, EntryState, EntryTest, MarkDecision, MergeQuestion,
     QueueEntry, TestVerdict,
 };
 pub use extent::ConflictExtent;
+pub use merge_tests::{MergeTests, starts_from};
 pub use order::{QueueItem, ordered};
 pub use plan::{EntryWait, QueuePlan, plan, plan_without};
 pub use prefix::{BatchRecord, PrefixSearch, PrefixStep};
 pub(crate) use renaming::Renaming;
 pub(crate) use request::{RequestSide, ResolutionRequest, SHOWN};
+pub(crate) use task_values::{with_task_values, without_secret_values};

@@ -1,7 +1,7 @@
 //! Why a step failed, in one line: what a person wants to know before anything else.
 
 use super::verdict::{self, NO_VERDICT};
-use super::{StepKind, TestKind, counts, text};
+use super::{StepKind, TestKind, counts, report, text};
 use crate::event::StepFinished;
 use crate::text::shorten;
 
@@ -16,6 +16,7 @@ pub fn reason(kind: &StepKind, body: &str, failing: &[String]) -> Option<String>
     let crash = sections.iter().find(|(heading, _)| text::is_of_crash(heading));
     let said = match (crash, kind) {
         (Some((_, said)), _) => of_crash(said),
+        (None, StepKind::Test) if sections.is_empty() => of_own_words(body, failing),
         (None, StepKind::Test | StepKind::Custom(_)) => of_output(&sections, failing),
         (None, StepKind::Review) => of_review(sections.first()?.1),
         (None, _) => None,
@@ -79,6 +80,24 @@ fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
         Some(at) => last_complaint("", sections[at].1, own_output(&sections, at)),
         None => last_complaint("", sections.last()?.1, ""),
     }
+}
+
+/// What pleach says itself of a test of what landed meanwhile, with what failed where the log of the tests is below.
+fn of_own_words(body: &str, failing: &[String]) -> Option<String> {
+    let (words, log) = body.split_once("\n\n$ ").unwrap_or((body, ""));
+    let words = text_lines(words).next()?;
+    let streams = report::streams(log);
+    let printed = |name: &str| streams.iter().find(|(heading, _)| heading.contains(name)).map_or("", |(_, said)| said);
+    // Whose tests they are is said there as well.
+    let mut complaint: Vec<String> =
+        text_lines(printed("stderr")).filter(|line| !line.starts_with("tests of ")).collect();
+    let end = complaint.pop().map(|exit| {
+        complaint.push(format!("[{exit}]"));
+        last_complaint("", &complaint.join("\n"), printed("stdout"))
+    });
+    let found = || failing.first().cloned().or_else(|| counts::failing(log).into_iter().next());
+    let why = found().or(end.flatten());
+    Some(why.map_or(words.clone(), |why| format!("{}: {why}", words.trim_end_matches('.'))))
 }
 
 /// What the command printed that has complained in a section.
@@ -196,6 +215,21 @@ mod tests {
         let silent = [ran(TestKind::Unit, false, "", "[exit 1]\n"), ran(TestKind::E2e, true, "fine\n", "")];
         let body = text::tests(&silent).write(&redactor());
         assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("exit 1"), "no words of another test");
+    }
+
+    #[test]
+    fn a_test_of_merged_work_has_its_reason() {
+        let why = |words: &str| {
+            let body = text::own(words).write(&redactor());
+            reason(&StepKind::Test, &body, &[]).expect("a reason")
+        };
+        let red = "Other work landed first, and the tests fail on both together.\n\n$ sh check.sh\n=== stdout ===\n";
+        let expected = "Other work landed first, and the tests fail on both together: too much (exit 1)";
+        assert_eq!(why(&format!("{red}too much\n=== stderr ===\ntests of T1\nexit 1\n")), expected);
+        let expected = "Other work landed first, and the tests fail on both together: exit 1";
+        assert_eq!(why(&format!("{red}=== stderr ===\nexit 1\n")), expected);
+        let conflict = "Other work landed first, and this attempt's changes conflict with it: conflict in a.txt.";
+        assert_eq!(why(conflict), conflict);
     }
 
     #[test]

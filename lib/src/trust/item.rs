@@ -82,7 +82,8 @@ pub fn for_workspace(resolved: &Resolved, environment: &Environment) -> Vec<Trus
 fn concerns_planner(item: &Supplied) -> bool {
     !item.key.starts_with("tree.")
         && !matches!(item.kind, SuppliedKind::Directory | SuppliedKind::Remote)
-        && !["merge.test_command", "workspace.test_command", "worktrees.setup"].contains(&item.key.as_str())
+        && !["test_command", "merge.test_command", "workspace.test_command", "worktrees.setup"]
+            .contains(&item.key.as_str())
 }
 
 /// An address without the password in it; none when it has none. A password with anything in it but letters, digits and

@@ -79,7 +79,8 @@ fn queue_branches(ground: &MergeGround<'_>, target: &BranchName) -> Result<(), F
         let submission = submission.map_err(|error| of_queue(&error))?;
         // What is queued within a millisecond would come in any order.
         let completed_at = now + SignedDuration::from_millis(nth);
-        enqueue(&place.repo, Submission { completed_at, ..submission }).map_err(|error| of_queue(&error))?;
+        let submission = Submission { completed_at, ..submission };
+        enqueue(&place.repo, submission, &ground.settings.redactor()).map_err(|error| of_queue(&error))?;
     }
     Ok(())
 }

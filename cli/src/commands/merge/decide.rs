@@ -59,7 +59,8 @@ pub fn drop_entry(ground: &MergeGround<'_>, args: &DropArgs) -> Result<Exit, Fai
 }
 
 pub fn undo(ground: &MergeGround<'_>, args: &UndoArgs) -> Result<Exit, Failure> {
-    decide(ground, &args.entry, queue::undo, "queued")
+    let redactor = ground.settings.redactor();
+    decide(ground, &args.entry, |repo, stored| queue::undo(repo, stored, &redactor), "queued")
 }
 
 fn decide(

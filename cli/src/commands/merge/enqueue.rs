@@ -37,10 +37,10 @@ pub struct EnqueueArgs {
 }
 
 pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure> {
-    let place = &ground.place;
+    let (place, redactor) = (&ground.place, ground.settings.redactor());
     if let Some(summary) = of_several(ground, &args.branch) {
         let places = Places::of_session(place.clone(), &summary.started, &ground.settings)?;
-        return enqueue_all(ground.globals, &places, &summary, args.into.as_ref());
+        return enqueue_all((ground.globals, &redactor), &places, &summary, args.into.as_ref());
     }
     let submission = match named_task(&ground.settings, place, &args.branch)? {
         Some(view) => {
@@ -58,7 +58,8 @@ pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure
     let known = find_entry(&place.repo, &args.branch).ok().map(|stored| stored.entry);
     let known = known.filter(|known| !known.state.is_closed() && known.target == submission.target);
     let priority = args.priority.or(known.map(|known| known.priority)).unwrap_or(submission.priority);
-    let entry = enqueue(&place.repo, Submission { priority, ..submission }).map_err(|error| of_queue(&error))?;
+    let entry =
+        enqueue(&place.repo, Submission { priority, ..submission }, &redactor).map_err(|error| of_queue(&error))?;
     let mut out = Out::new();
     if ground.globals.json {
         out.json(&entry_json(&entry))?;

@@ -14,18 +14,20 @@ use pleach::event::{Event, MergeResolution, Notification};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry};
-use pleach::text::counted;
+use pleach::text::{counted, listed};
 use pleach::trust::TrustScope;
+use pleach::workspace::branch_ref;
 use serde_json::json;
 
-use super::{MergeGround, entry_json};
+use super::{MergeGround, entry_json, how_landed};
 use crate::answers::Answers;
 use crate::code::Code;
 use crate::commands::land::land_queued;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::{of_queue, of_store};
+use crate::lib_errors::{of_git, of_queue, of_store};
 use crate::place::Place;
+use crate::preflight::warn_of_red_target;
 use crate::render::live::{Doing, Live};
 use crate::render::stream::Stream;
 use crate::render::style::{BAD, GOOD, head, paint};
@@ -88,8 +90,21 @@ fn require_trust(ground: &MergeGround<'_>, target: &BranchName) -> Result<BTreeS
         state_dir: &settings.state_dir,
     };
     TerminalTruster::of(ground.globals, settings, repo.common_dir()).require(queue_to_trust(&scope, &queue))?;
+    if queue.entries().iter().any(|entry| entry.state.is_workable()) {
+        warn_of_red(ground, target)?;
+    }
     let tests = queue.entries().into_iter().flat_map(|entry| entry.tests);
     Ok(tests.map(|test| test.command).collect())
+}
+
+/// Says that a target fails its test already, if that is known.
+fn warn_of_red(ground: &MergeGround<'_>, target: &BranchName) -> Result<(), Failure> {
+    let config = &ground.settings.resolved.config;
+    let tip = ground.place.repo.refs().find(&branch_ref(target)).map_err(|error| of_git(&error))?;
+    if let (Some(tip), Some(command)) = (tip, config.test_of_all_merges().or(config.test_of_other_merges())) {
+        warn_of_red_target(&ground.settings, &ground.place, target, tip, command);
+    }
+    Ok(())
 }
 
 async fn work(
@@ -227,9 +242,9 @@ impl MergeProgress {
         match &told.recorded.event {
             Event::MergeComplete(merged) if !self.quiet => {
                 let what = self.name(&merged.target, &merged.entry);
-                let tier = merged.tier.as_ref().map(|tier| format!(" ({tier})")).unwrap_or_default();
+                let how = how_landed(merged.tier.as_ref(), merged.unverified);
                 let why = merged.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                say!("{} {what}{tier}{why}", paint(GOOD, "landed"));
+                say!("{} {what}{how}{why}", paint(GOOD, "landed"));
             }
             Event::MergeResolution(resolution) if !self.quiet => self.resolution(resolution),
             Event::MergeEscalated(merged) if !self.quiet => {
@@ -282,6 +297,12 @@ impl MergeProgress {
         let all = outcome.landed.len() + outcome.open.len();
         let tests = counted(outcome.tests as u64, "test run");
         out.line(head(&format!("landed {} of {all} in {}, {tests}", outcome.landed.len(), duration(took))))?;
+        let unverified: Vec<String> =
+            outcome.landed.iter().filter(|entry| entry.is_unverified()).map(QueueEntry::name).collect();
+        if !unverified.is_empty() {
+            let what = listed(&unverified, 10);
+            out.line(format!("unverified: nothing has tested {what}; `test_command` in pleach.yaml says what does"))?;
+        }
         for entry in &outcome.open {
             let why = entry.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
             out.line(format!("  {} is {}{why}", entry.name(), entry.state))?;

@@ -69,18 +69,21 @@ struct ListedEntry {
     with: Vec<String>,
     /// How long it takes until it has landed, if all tests pass.
     lands_in: Option<Duration>,
+    /// Nothing tests what it comes to, or nothing did.
+    unverified: bool,
 }
 
 impl ListedEntry {
     fn closed(entry: QueueEntry) -> Self {
-        let why = entry.why.clone();
-        Self { entry, position: None, why, with: Vec::new(), lands_in: None }
+        let (why, unverified) = (entry.why.clone(), entry.is_unverified());
+        Self { entry, position: None, why, with: Vec::new(), lands_in: None, unverified }
     }
 
     fn row(self) -> [String; 9] {
-        let Self { entry, position, why, with, lands_in } = self;
+        let Self { entry, position, why, with, lands_in, unverified } = self;
+        let unverified = unverified.then(|| "unverified: nothing tests it".to_owned());
         let with = (!with.is_empty()).then(|| format!("tested with {}", listed(&with, 3)));
-        let why = [with, why].into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let why = [unverified, with, why].into_iter().flatten().collect::<Vec<_>>().join("; ");
         [
             position.map(|at| at.to_string()).unwrap_or_default(),
             short(&entry.id),
@@ -98,6 +101,7 @@ impl ListedEntry {
         let mut document = entry_json(&self.entry);
         document["position"] = json!(self.position);
         document["why"] = json!(self.why);
+        document["unverified"] = json!(self.unverified);
         document["tested_with"] = json!(self.with);
         document["lands_in_secs"] = json!(self.lands_in.map(|length| length.as_secs()));
         document
@@ -127,7 +131,8 @@ fn entries(ground: &MergeGround<'_>, of: &RepoQueue, all: bool) -> Result<Vec<Li
             let why = entry.why.clone().or_else(|| waits(&entry.id));
             let (position, with) = (position(&entry.id), mates.remove(&entry.id).unwrap_or_default());
             let lands_in = estimate.zip(position).map(|(estimate, position)| estimate.lands_in(position));
-            ListedEntry { entry, position, why, with, lands_in }
+            let unverified = settings.tests_of(&entry).is_empty() && entry.mark.is_none();
+            ListedEntry { entry, position, why, with, lands_in, unverified }
         })
         .collect();
     entries.sort_by_key(|listed| (listed.position.unwrap_or(usize::MAX), listed.entry.id.clone()));

@@ -2,18 +2,22 @@
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::{entry_history, entry_log};
+use pleach::engine::queue::{edited_tests, entry_history, entry_log};
 use pleach::queue::{QueueEntry, TestVerdict};
+use pleach::text::listed;
 use serde_json::json;
 
+use super::diff::EntryChange;
 use super::{MergeGround, entry_json};
+use crate::commands::diff::file_json;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lib_errors::of_queue;
+use crate::lib_errors::{of_git, of_queue};
 use crate::render::Out;
 use crate::render::session::{age, fields, plain};
 
-/// Show how far an entry is, and why: its conflicts, what resolved them, its tests and what they printed.
+/// Show how far an entry is, and why: the files it changes, its conflicts, what resolved them, its tests and what they
+/// printed.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
     /// The entry, its task or its branch.
@@ -25,20 +29,45 @@ pub fn run(ground: &MergeGround<'_>, args: &WhyArgs) -> Result<Exit, Failure> {
     let (place, stored) = ground.entry(&args.entry)?;
     let history = entry_history(&place.repo, &stored).map_err(|error| of_queue(&error))?;
     let log = entry_log(&place.repo, &stored).map_err(|error| of_queue(&error))?;
+    let change = EntryChange::of(&stored.entry);
+    let stat = change.as_ref().map(|change| change.stat(&place.repo)).transpose()?.unwrap_or_default();
+    let tests = ground.queue_settings().tests_of(&stored.entry);
+    let commands = tests.iter().map(|test| test.command.as_str());
+    let edited = change.as_ref().map(|change| edited_tests(&place.repo, (change.from, change.to), commands));
+    let edited = edited.transpose().map_err(|error| of_git(&error))?.unwrap_or_default();
     let mut out = Out::new();
     if ground.globals.json {
         let history = history.iter().map(|(at, entry)| json!({"at": at, "state": entry.state, "why": entry.why}));
         let mut document = entry_json(&stored.entry);
         document["history"] = history.collect();
         document["log"] = json!(log);
+        document["files"] = stat.iter().map(file_json).collect();
+        document["edited_tests"] = json!(edited);
+        if !stored.entry.state.is_closed() {
+            document["unverified"] = json!(tests.is_empty() && stored.entry.mark.is_none());
+        }
         out.json(&document)?;
         return Ok(Exit::Done);
     }
-    out.line(fields(&about(&stored.entry)))?;
+    let mut about = about(&stored.entry);
+    if !stored.entry.state.is_closed() && tests.is_empty() && stored.entry.mark.is_none() {
+        about.push(("tests", "none: it lands unverified; `test_command` in pleach.yaml says what tests it".to_owned()));
+    }
+    if !edited.is_empty() {
+        about.push(("beware", format!("it changes {}, which its tests are started from", listed(&edited, 10))));
+    }
+    out.line(fields(&about))?;
     if !stored.entry.conflicts.is_empty() {
         out.line("conflicts:")?;
         for conflict in &stored.entry.conflicts {
             out.line(format!("  {} ({})", conflict.path, conflict.kind))?;
+        }
+    }
+    if !stat.is_empty() {
+        out.line("files:")?;
+        for file in &stat {
+            let lines = file.lines.map_or("binary".to_owned(), |(added, removed)| format!("+{added} -{removed}"));
+            out.line(format!("  {} ({lines})", plain(&file.path.to_string())))?;
         }
     }
     if !stored.entry.resolved.is_empty() {
@@ -76,7 +105,9 @@ fn about(entry: &QueueEntry) -> Vec<(&'static str, String)> {
             .as_ref()
             .map(|candidate| ("merge", format!("{} on {}", candidate.commit.short(), candidate.base.short()))),
     );
-    about.extend(entry.verdict.as_ref().map(|verdict| ("tests", verdict_words(verdict))));
+    let verdict =
+        entry.verdict.as_ref().filter(|_| entry.state.is_closed() || entry.verdict != Some(TestVerdict::Unverified));
+    about.extend(verdict.map(|verdict| ("tests", verdict_words(verdict))));
     about.extend(entry.landing.as_ref().map(|landing| ("landed", landing.to.short())));
     about
 }
@@ -89,6 +120,7 @@ fn verdict_words(verdict: &TestVerdict) -> String {
             format!("failed on the merge ({exit}); the branch passes without the target")
         }
         TestVerdict::Fail { exit, semantic: false } => format!("failed ({exit})"),
-        TestVerdict::Unverified => "none: it lands unverified".to_owned(),
+        TestVerdict::TargetFails { exit } => format!("failed on the target without it as well ({exit})"),
+        TestVerdict::Unverified => "none: it has landed unverified".to_owned(),
     }
 }

@@ -36,8 +36,15 @@ scripts:
 fn n20_a_prompt_is_implemented_tested_and_reviewed() {
     let env = TestEnv::with_script(SCRIPT);
     let config = env.read("pleach.yaml");
-    env.configure(&format!("{config}tree: {{test_command: 'grep -q \"42\" answer'}}\n"));
+    env.configure(&format!("{config}test_command: 'grep -q \"42\" answer'\n"));
+    // What is red on the branch is said once it is known, and only then.
+    env.git(&["switch", "-qc", "topic"]);
+    env.git(&["commit", "-q", "--allow-empty", "-m", "Look"]);
+    env.git(&["switch", "-q", "main"]);
+    env.pleach(&["merge", "enqueue", "topic"]).expect(0);
+    env.pleach(&["-y", "merge", "process"]).expect(1).does_not_warn("target-red");
     let ran = env.pleach(&["-y", "run", PROMPT]).expect(0);
+    ran.warns_once("target-red").naming("already fails on `main` (exit 2)");
     let story = env.story();
     let path = ["start", "implement", "test:fail", "implement", "test", "review", "done"];
     let path = path.map(|node| if node.contains(':') { node.to_owned() } else { format!("{node}:success") });
@@ -205,7 +212,7 @@ fn n20_init_marks_guesses_and_ends_with_a_prompt() {
     let ran = bare.pleach(&["doctor"]).expect(7);
     let says = "no agent is configured: nothing that needs one can run\n";
     assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}; ")), "{ran}");
-    assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
+    assert!(ran.stdout.contains("error  tools       `test_command` needs `cargo`, which is not on PATH"), "{ran}");
     bare.install("codex", "codex-cli 0.166.0");
     let ran = bare.pleach(&["doctor"]).expect(7);
     assert!(

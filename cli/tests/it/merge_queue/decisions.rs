@@ -23,6 +23,59 @@ fn merge_approve() {
 }
 
 #[test]
+fn who_approves_sees_tier_files_hunks_and_diff() {
+    let queue =
+        Queue::with("merge: {test_command: 'test -s lines.txt && sh check.sh', auto_merge_clean: false, slots: 1}\n");
+    queue.env.write("repo/check.sh", "true\n");
+    let text = |fifth: &str| twenty(fifth, "20");
+    queue.env.write("repo/lines.txt", text("alpha beta gamma"));
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Words"]);
+    queue.branch("words", &[("lines.txt", &text("alpha beta GAMMA")), ("check.sh", "exit 0\n")]);
+    queue.env.write("repo/lines.txt", text("ALPHA beta gamma"));
+    queue.env.git(&["commit", "-qam", "Meanwhile"]);
+    queue.enqueue("words");
+    let early = queue.env.pleach(&["merge", "diff", "words", "--json"]).expect(2).json();
+    assert_eq!(early["error"]["code"], "entry-state");
+    queue.process(4);
+    let why = queue.why("words");
+    assert_eq!((&why["state"], &why["tier"]), (&json!("candidate"), &json!("tokens")));
+    assert_eq!(why["resolved"], json!(["lines.txt#1=tokens"]));
+    let lines = |path: &str| json!({"path": path, "added": 1, "removed": 1});
+    assert_eq!(
+        (&why["files"], &why["edited_tests"]),
+        (&json!([lines("check.sh"), lines("lines.txt")]), &json!(["check.sh"]))
+    );
+    let shown = queue.env.pleach(&["merge", "why", "words"]).expect(0).stdout;
+    for words in
+        ["tokens", "lines.txt (+1 -1)", "lines.txt#1=tokens", "changes check.sh, which its tests are started from"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let diff = queue.env.pleach(&["merge", "diff", "words"]).expect(0).stdout;
+    assert!(diff.contains("-ALPHA beta gamma\n+ALPHA beta GAMMA\n"), "{diff}");
+    queue.env.pleach(&["merge", "approve", "words"]).expect(0);
+    let ran = queue.env.pleach(&["-y", "merge", "process"]).expect(0);
+    ran.warns_once("tests-edited").naming("words has changed `check.sh`");
+    assert_eq!(queue.env.pleach(&["merge", "diff", "words"]).expect(0).stdout, diff, "also once it has landed");
+}
+
+#[test]
+fn merge_abort_ends_a_resolution_and_keeps_the_work() {
+    let (queue, place) = resolving("true");
+    std::fs::write(place.join("lines.txt"), twenty("FIVE and five", "20")).unwrap();
+    let done = queue.env.pleach(&["merge", "abort", "lower", "--json"]).expect(0).json();
+    assert!(!place.exists());
+    let kept = done["kept"].as_str().expect("the work is kept");
+    assert!(queue.env.git(&["show", &format!("{kept}:lines.txt")]).contains("FIVE and five"));
+    assert_eq!(queue.state("lower"), "escalated");
+    let again = queue.env.pleach(&["merge", "abort", "lower", "--json"]).expect(2).json();
+    assert_eq!(again["error"]["code"], "entry-state");
+    let place = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
+    assert_eq!(place["old"], false, "it can be begun again");
+}
+
+#[test]
 fn merge_retry() {
     let queue = Queue::tested("test ! -e bad.txt");
     queue.queued("bad");

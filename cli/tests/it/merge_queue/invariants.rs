@@ -171,6 +171,6 @@ fn i6_without_a_test_words_are_not_merged() {
     );
     let why = queue.why("last");
     assert_eq!(why["state"], "escalated", "{why}");
-    assert!(why["why"].as_str().expect("a reason").contains("merge.test_command"), "{why}");
+    assert!(why["why"].as_str().expect("a reason").contains("set `test_command`"), "{why}");
     assert_eq!(queue.landed("lines.txt").expect("the file").lines().nth(4), Some("ALPHA beta gamma"));
 }

@@ -72,6 +72,78 @@ fn i6_without_a_test_only_clean_merges_land_unverified() {
 }
 
 #[test]
+fn landings_without_a_test_say_unverified() {
+    let queue = Queue::with("tree: {test_command: 'false'}\nmerge: {slots: 1}\n");
+    queue.queued("one");
+    queue.queued("two");
+    let listed = queue.env.pleach(&["merge", "queue"]).expect(0).stdout;
+    assert_eq!(listed.matches("unverified: nothing tests it").count(), 2, "{listed}");
+    let ran = queue.env.pleach(&["-y", "merge", "process"]).expect(0);
+    let said = ran.to_string();
+    for words in
+        ["landed one (fast_forward, unverified)", "landed two (clean, unverified)", "nothing has tested one, two"]
+    {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(
+        queue.env.git(&["log", "-1", "--format=%(trailers:key=Pleach-Tested,valueonly)", "main"]).trim(),
+        "none"
+    );
+    let all = queue.env.pleach(&["merge", "queue", "--all", "--json"]).expect(0).json();
+    assert_eq!(all["queues"][0]["entries"][1]["unverified"], true, "{all}");
+    queue.env.run(&crate::worktree_commands::one("echo 1 > made"), &[]).expect(0);
+    let landed = queue.env.pleach(&["-y", "land"]).expect(0).to_string();
+    assert!(landed.contains("unverified)"), "{landed}");
+}
+
+#[test]
+fn a_branch_without_tests_is_tested_by_test_command() {
+    let queue = Queue::with("test_command: 'test ! -e bad.txt'\ntree: {test_command: 'false'}\nmerge: {slots: 1}\n");
+    queue.queued("good");
+    queue.queued("bad");
+    let (ran, done) = queue.processed(1);
+    assert_eq!((names(&done["landed"]), done["landed"][0]["unverified"].clone()), (vec!["good"], json!(false)));
+    assert_eq!((queue.state("bad"), queue.landed("bad.txt")), ("red".into(), None));
+    let told = ran.json_lines().into_iter().find(|event| event["type"] == "dev.orchestra.MergeComplete");
+    assert_eq!(told.expect("it is told")["data"]["unverified"], json!(null));
+    assert_eq!(queue.env.git(&["log", "--format=%(trailers:key=Pleach-Tested,valueonly)", "main"]).trim(), "");
+}
+
+#[test]
+fn a_red_target_is_said_and_ends_with_1() {
+    let queue = Queue::with("test_command: 'test ! -e broken.txt'\nmerge: {slots: 1}\n");
+    queue.env.write("repo/broken.txt", "broken");
+    queue.env.git(&["add", "-A"]);
+    queue.env.git(&["commit", "-qm", "Break"]);
+    queue.queued("one");
+    let first = queue.env.pleach(&["-y", "merge", "process"]).expect(1);
+    first.does_not_warn("target-red");
+    let why = queue.why("one");
+    assert_eq!((&why["state"], &why["verdict"]), (&json!("red"), &json!({"is": "target_fails", "exit": "exit 1"})));
+    queue.env.pleach(&["merge", "retry", "one"]).expect(0);
+    let again = queue.env.pleach(&["-y", "merge", "process"]).expect(1);
+    again.warns_once("target-red").naming("`test ! -e broken.txt` already fails on `main` (exit 1)");
+}
+
+#[test]
+fn a_file_merged_by_its_lines_alone_needs_a_test() {
+    // git finds the lines of both sides beside each other, where others find some between them.
+    let steps = |steps: &str| steps.replace(' ', "\n") + "\n";
+    let queue = Queue::tested("true");
+    queue.branch("base", &[("steps.txt", &steps("start step step"))]);
+    queue.enqueue("base");
+    queue.process(0);
+    queue.branch("ours", &[("steps.txt", &steps("start step step pause"))]);
+    queue.branch("theirs", &[("steps.txt", &steps("start pause step start step"))]);
+    queue.enqueue("ours");
+    queue.enqueue("theirs");
+    assert_eq!(names(&queue.process(5)["landed"]), ["ours"]);
+    let why = queue.why("theirs");
+    assert_eq!((&why["tier"], &why["resolved"]), (&json!("tokens"), &json!(["steps.txt#0=tokens"])), "{why}");
+    assert!(why["why"].as_str().unwrap().contains("no test covers `steps.txt`"), "{why}");
+}
+
+#[test]
 fn conflicts_are_told_with_their_three_sides() {
     let queue = Queue::tested("true");
     queue.line("upper", 5, "FIVE");
@@ -212,9 +284,9 @@ fn a_red_target_is_no_fault_of_an_entry() {
     queue.env.git(&["add", "-A"]);
     queue.env.git(&["commit", "-qm", "Break it"]);
     queue.queued("one");
-    queue.process(5);
+    queue.process(1);
     let why = queue.why("one");
-    assert_eq!(why["state"], "escalated");
+    assert_eq!(why["state"], "red");
     assert!(why["why"].as_str().unwrap().contains("fail on `main` without it"), "{why}");
     queue.env.git(&["rm", "-q", "broken.txt"]);
     queue.env.git(&["commit", "-qm", "Repair it"]);

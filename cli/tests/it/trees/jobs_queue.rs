@@ -87,7 +87,9 @@ fn red_on_the_merged_files_is_the_next_attempt() {
     let garden = tested(&["T001", "T002"], script, "max_conflict_retries: 0, slots: 1");
     let first = format!("{}; printf '1\\n2\\n' > n-$task.txt", meets(2));
     garden.agent(&format!("if grep -q 'too much' \"$prompt\"; then echo 1 > n-$task.txt; else {first}; fi"), APPROVES);
-    garden.gardener(&["--jobs", "2"]).expect(0);
+    let ran = garden.gardener(&["--jobs", "2"]).expect(0);
+    let line = "Other work landed first, and the tests fail on both together: too much (exit 1)";
+    assert!(ran.to_string().contains(line), "the line of the step has its reason: {ran}");
     assert_eq!(states(&garden), all_landed(&["T001", "T002"]));
     let back: Vec<&str> =
         ["T001", "T002"].into_iter().filter(|task| history(&garden, task).contains("repairing")).collect();
@@ -262,4 +264,36 @@ fn killed_while_the_queue_lands_each_task_lands_once() {
         assert_eq!(completed, TASKS, "after dying at {point}");
         assert_eq!(garden.env.git(&["status", "--porcelain"]), "", "after dying at {point}");
     }
+}
+
+#[test]
+fn a_target_that_is_red_ends_a_run_with_1() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {test_command: 'true'}\nmerge: {test_command: 'test ! -e broken.txt', slots: 1}\n");
+    garden.commit("broken.txt", "broken");
+    let ran = garden.gardener(&["--jobs", "2", "--json"]).expect(1);
+    let end = ran.json_lines().pop().expect("an end");
+    assert_eq!((&end["ended"], &end["code"]), (&json!("refused"), &json!("target-red")), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "no other attempt would help");
+    garden.env.git(&["rm", "-q", "broken.txt"]);
+    garden.env.git(&["commit", "-qm", "Repair"]);
+    garden.gardener(&["--jobs", "2"]).expect(0);
+    assert_eq!((garden.completed(), garden.times_asked("T001", "implement")), (vec!["T001".to_owned()], 1));
+}
+
+#[test]
+fn a_red_target_is_said_before_a_tree_is_worked() {
+    let garden = tested(&["T001"], "test ! -e broken.txt\n", "slots: 1, test_command: 'sh check.sh'");
+    garden.commit("broken.txt", "broken");
+    garden.env.git(&["branch", "topic"]);
+    garden.env.git(&["switch", "-q", "topic"]);
+    garden.commit("topic.txt", "1");
+    garden.env.git(&["switch", "-q", "main"]);
+    garden.env.pleach(&["merge", "enqueue", "topic"]).expect(0);
+    garden.env.pleach(&["-y", "merge", "process"]).expect(1).does_not_warn("target-red");
+    garden.agent("rm broken.txt; echo 'exit 0' > check.sh", APPROVES);
+    let ran = garden.gardener(&[]).expect(0);
+    ran.warns_once("target-red").naming("`sh check.sh` already fails on `main` (exit 1)");
+    ran.warns_once("tests-edited").naming("T001 has changed `check.sh`, which its tests are started from");
+    garden.gardener(&[]).expect(0).does_not_warn("target-red");
 }

@@ -146,6 +146,43 @@ fn task_texts_are_recorded_without_secrets() {
 }
 
 #[test]
+fn queued_tasks_are_kept_without_secrets() {
+    let tree = Tree::of(&["T001"]).with("T001", "description", json!("Log in as 'me' with hunter42!")).with(
+        "T001",
+        "name",
+        json!("Use hunter42! at last"),
+    );
+    let garden = Garden::new(&tree);
+    garden.configure("test_command: 'test -n \"$task_name\"'\nmerge: {slots: 1}\n");
+    with_secret(&garden, "hunter42!", &["-y", "gardener", "--isolation", "task"]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    let why = garden.env.pleach(&["merge", "why", "T001", "--json"]).expect(0).json();
+    assert_eq!(why["title"], "Use [redacted:D_PASSWORD] at last");
+    let test = why["tests"][0]["command"].as_str().expect("its test");
+    assert!(test.contains("with [redacted:D_PASSWORD]") && test.ends_with("test -n \"$task_name\""), "{test}");
+    let paths = ["entry.json", "order.json", "log.txt"];
+    let kept = [&["log", "-p", "-m", "--full-history", "--glob=refs/pleach/queue", "--"][..], &paths].concat();
+    let kept = garden.env.git(&kept) + &garden.env.git(&["show", "refs/pleach/queue/main/results"]);
+    assert!(kept.contains("[redacted:D_PASSWORD]") && !kept.contains("hunter42"), "{kept}");
+}
+
+#[test]
+fn entries_with_secrets_are_rewritten_when_they_are_worked() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("test_command: 'true'\nmerge: {slots: 1}\n");
+    garden.env.git(&["switch", "-qc", "topic"]);
+    garden.commit("topic.txt", "1");
+    garden.env.git(&["commit", "-q", "--amend", "-m", "Use hunter42! at last"]);
+    garden.env.git(&["switch", "-q", "main"]);
+    let title = |ran: Ran| ran.expect(0).json()["title"].clone();
+    // As one is that does not know the secret.
+    assert_eq!(title(garden.env.pleach(&["merge", "enqueue", "topic", "--json"])), "Use hunter42! at last");
+    with_secret(&garden, "hunter42!", &["-y", "merge", "process"]).expect(0);
+    let why = garden.env.pleach(&["merge", "why", "topic", "--json"]);
+    assert_eq!(title(why), "Use [redacted:D_PASSWORD] at last");
+}
+
+#[test]
 fn what_people_decide_about_a_task_is_committed_without_secrets() {
     let tree = Tree::of(&["T001", "T002"]).with("T001", "name", json!("Rotate hunter42! at last"));
     let garden = Garden::new(&tree);

@@ -24,7 +24,7 @@ fn a_tasks_own_test_precedes_the_default() {
 #[test]
 fn the_test_for_all_is_found_in_the_settings() {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    garden.configure("tree: {test_command: 'echo configured'}\n");
+    garden.configure("test_command: 'echo for everything'\ntree: {test_command: 'echo configured'}\n");
     garden.gardener(&[]).expect(0);
     assert!(garden.newest("main", "T001 test-pass").body.ends_with("\nconfigured"));
 }

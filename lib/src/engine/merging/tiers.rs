@@ -223,7 +223,8 @@ impl TierRun<'_> {
         let Some(mut open) = self.open(file)? else { return Ok(false) };
         let limit = self.limit_of(&open)?;
         // git's lines are in conflict where ours are not, and nothing may be made of that.
-        if open.chosen.is_empty() && limit < Tier::Tokens {
+        let is_by_lines = open.chosen.is_empty();
+        if is_by_lines && limit < Tier::Tokens {
             return Ok(false);
         }
         self.choose(&mut open, limit)?;
@@ -232,8 +233,8 @@ impl TierRun<'_> {
         let shown = text.as_ref().map_or_else(|| marked_text(&open.merged(), &self.options.labels), Clone::clone);
         let blob = self.writer.blob(&shown)?;
         self.edits.push(TreeEdit::Put(file.path.clone(), kind, blob));
-        if open.chosen.is_empty() {
-            self.result.tier = self.result.tier.max(Tier::Tokens);
+        if is_by_lines {
+            self.resolved(open.path.clone(), 0, Tier::Tokens);
         }
         for (at, chosen) in open.chosen.iter().enumerate() {
             if let Some((source, _)) = chosen {

@@ -5,7 +5,7 @@ use super::error::QueueError;
 use crate::engine::merging::TierResult;
 use crate::git::Repo;
 use crate::ids::{CommitId, EntryId};
-use crate::queue::{EntryTest, QueueEntry};
+use crate::queue::{EntryTest, MergeTests, QueueEntry};
 
 /// An entry, merged onto those before it.
 #[derive(Debug, Clone)]
@@ -82,25 +82,8 @@ impl MergeBatch {
         Ok(batch)
     }
 
-    /// What is run on the files of its first entries: the test of the queue, or all tests of these entries.
-    pub(super) fn tests(&self, length: usize, of_queue: Option<&EntryTest>) -> Vec<EntryTest> {
-        tests_of(self.items[..length].iter().map(|item| &item.entry), of_queue)
+    /// What is run on the files of its first entries.
+    pub(super) fn tests(&self, length: usize, tests: &MergeTests) -> Vec<EntryTest> {
+        tests.of(self.items[..length].iter().map(|item| &item.entry))
     }
-}
-
-/// The tests that merged entries have to pass.
-pub(super) fn tests_of<'e>(
-    entries: impl IntoIterator<Item = &'e QueueEntry>,
-    of_queue: Option<&EntryTest>,
-) -> Vec<EntryTest> {
-    if let Some(test) = of_queue {
-        return vec![test.clone()];
-    }
-    let mut tests: Vec<EntryTest> = Vec::new();
-    for test in entries.into_iter().flat_map(|entry| &entry.tests) {
-        if !tests.contains(test) {
-            tests.push(test.clone());
-        }
-    }
-    tests
 }

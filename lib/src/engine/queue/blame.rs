@@ -11,7 +11,7 @@ use super::run::{EndedJob, QueueRun, tell_escalated, verdict_of};
 use super::store::{MergeQueue, QueueChange};
 use super::suspects::Suspect;
 use super::test_runs::{TestId, TestJob};
-use crate::ids::{CommitId, EntryId};
+use crate::ids::EntryId;
 use crate::merge::Tier;
 use crate::queue::{EntryState, EntryTest, TestVerdict};
 
@@ -27,15 +27,16 @@ impl QueueRun {
         result: &TestResult,
     ) -> Result<(), QueueError> {
         let entry = &item.entry;
+        let of_target = self.settings.tests.of_target(&tests);
         let again = self.job(TestId::Again(entry.id.clone()), item.built.commit, tests.clone())?;
         let alone = self.job(TestId::Alone(entry.id.clone()), entry.head, tests)?;
         let known = results::known(&self.place.repo, &self.place.target, &alone.key)?;
         let passes_alone = if entry.tested { Some(true) } else { known.map(|known| known.passed) };
-        // Tests that an entry brings need not be on the target.
-        let passes_without = self.settings.test.is_none().then_some(true);
+        let passes_without = of_target.is_empty().then_some(true);
         let suspect = Suspect {
             head: entry.head,
             onto: item.built.onto,
+            of_target,
             result: result.clone(),
             is_red_again: false,
             passes_without,
@@ -122,11 +123,10 @@ impl QueueRun {
     /// Decides about a suspect, once everything is known: whether what it was merged onto passes, and its branch alone.
     fn conclude(&mut self, queue: &mut MergeQueue, id: &EntryId) -> Result<(), QueueError> {
         let Some(suspect) = self.suspects.get(id).filter(|suspect| suspect.is_red_again) else { return Ok(()) };
-        let passes_without = match (suspect.passes_without, self.settings.test.clone()) {
-            (Some(passes), _) => passes,
-            (None, None) => true,
-            (None, Some(test)) => {
-                let without = self.job(TestId::Without(id.clone()), suspect.onto, vec![test])?;
+        let passes_without = match suspect.passes_without {
+            Some(passes) => passes,
+            None => {
+                let without = self.job(TestId::Without(id.clone()), suspect.onto, suspect.of_target.clone())?;
                 match results::known(&self.place.repo, &self.place.target, &without.key)? {
                     Some(known) => known.passed,
                     None => return self.runs.start_once(without),
@@ -138,32 +138,33 @@ impl QueueRun {
         }
         let Some(suspect) = self.suspects.remove(id) else { return Ok(()) };
         if passes_without {
-            return self.blame(queue, (id, suspect.head), &suspect.result, suspect.passes_alone == Some(true));
+            return self.blame(queue, id, &suspect);
         }
         self.runs.stop(&TestId::Alone(id.clone()));
         if queue.entry(id).is_none_or(|stored| stored.entry.head != suspect.head) {
             return Ok(());
         }
-        let target = &self.place.target;
+        let (target, exit) = (&self.place.target, suspect.result.exit);
         let why = format!(
-            "the tests fail on `{target}` without it as well ({}), so nothing can land before `{target}` passes them; then \
-             `pleach merge retry` tries again",
-            suspect.result.exit
+            "the tests fail on `{target}` without it as well ({exit}), so nothing can land before `{target}` passes them; \
+             then `pleach merge retry` tries again"
         );
-        self.escalate(queue, id, &why, |entry| entry.verdict = None)
+        let done = update(&self.place.repo, queue, std::slice::from_ref(id), |entry| {
+            entry.state = EntryState::Red;
+            entry.why = Some(why.clone());
+            entry.verdict = Some(TestVerdict::TargetFails { exit: exit.clone() });
+        });
+        done.map(drop)
     }
 
-    /// Notes that an entry makes the tests fail; `semantic` if its branch passes them without the target.
-    pub(super) fn blame(
-        &mut self,
-        queue: &mut MergeQueue,
-        (id, head): (&EntryId, CommitId),
-        result: &TestResult,
-        semantic: bool,
-    ) -> Result<(), QueueError> {
+    /// Notes that an entry makes the tests fail.
+    fn blame(&mut self, queue: &mut MergeQueue, id: &EntryId, suspect: &Suspect) -> Result<(), QueueError> {
+        let (result, semantic) = (&suspect.result, suspect.passes_alone == Some(true));
         loop {
             // Somebody may have queued another commit meanwhile, of which nothing is known.
-            let Some(stored) = queue.entry(id).filter(|stored| stored.entry.head == head) else { return Ok(()) };
+            let Some(stored) = queue.entry(id).filter(|stored| stored.entry.head == suspect.head) else {
+                return Ok(());
+            };
             let mut entry = stored.entry.clone();
             let is_of_person = entry.resolution.as_ref().is_some_and(|made| made.tier == Tier::Person);
             let is_resolved = entry.resolution.is_some();
@@ -178,7 +179,7 @@ impl QueueRun {
                 _ => EntryState::Red,
             };
             entry.verdict = Some(TestVerdict::Fail { exit: result.exit.clone(), semantic });
-            let sides = if self.settings.test.is_some() { "the branch and on the target" } else { "the branch alone" };
+            let sides = if suspect.of_target.is_empty() { "the branch alone" } else { "the branch and on the target" };
             entry.why = Some(match semantic {
                 true => format!("the tests fail on the merge ({}), and pass on {sides}", result.exit),
                 false => format!("the tests fail ({})", result.exit),

@@ -11,6 +11,9 @@ use super::landing::tip_of;
 use super::settings::QueueSettings;
 use super::state::StoredEntry;
 use crate::engine::merging::{ConflictSides, unresolved};
+use crate::engine::worktrees::{
+    PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeStays, own_worktrees, remove_conflict,
+};
 use crate::event::ConflictedPath;
 use crate::git::{self, CommitLimits, Repo};
 use crate::ids::CommitId;
@@ -19,6 +22,17 @@ use crate::queue::{EntryState, QueueEntry};
 
 /// As many commits a person may make while they resolve a conflict.
 const MOST_COMMITS: usize = 1000;
+
+/// Why the resolution of a conflict could not be ended.
+#[derive(Debug, thiserror::Error)]
+pub enum AbortError {
+    /// There is none, or the queue cannot be read.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// Its worktree cannot be removed.
+    #[error("the worktree stays: {0}")]
+    Stays(#[from] WorktreeStays),
+}
 
 /// A worktree on a conflict.
 #[derive(Debug)]
@@ -82,6 +96,31 @@ fn begun_from(repo: &Repo, path: &Path, entry: &QueueEntry) -> Result<Option<(Co
     Ok(None)
 }
 
+/// Ends the resolution of a conflict by a person: its worktree goes, and what only that had is kept. The entry stays as it is.
+pub fn abort_resolution(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    stored: &StoredEntry,
+) -> Result<Option<PrunedWork>, AbortError> {
+    let StoredEntry { entry, .. } = stored;
+    let is_its = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Conflict { entry: of, .. } if *of == entry.id);
+    let worktrees = own_worktrees(repo, places).map_err(QueueError::from)?;
+    let Some(worktree) = worktrees.iter().find(|worktree| is_its(&worktree.owner)) else {
+        return Err(nobody_resolves(entry).into());
+    };
+    let kept = remove_conflict(repo, places, worktree)?;
+    forget_conflict(repo, &entry.target, &entry.id)?;
+    Ok(kept)
+}
+
+fn nobody_resolves(entry: &QueueEntry) -> QueueError {
+    QueueError::WrongState {
+        entry: entry.id.clone(),
+        state: entry.state,
+        why: "nobody resolves it; begin with `pleach merge resolve ID`",
+    }
+}
+
 /// Takes what a person has made of a conflict, and queues the entry again. The worktree goes.
 pub fn finish_resolution(
     repo: &Repo,
@@ -92,11 +131,7 @@ pub fn finish_resolution(
     let entry = &stored.entry;
     let path = conflict_path(base, &entry.target, &entry.id);
     if !path.exists() {
-        return Err(QueueError::WrongState {
-            entry: entry.id.clone(),
-            state: entry.state,
-            why: "nobody resolves it; begin with `pleach merge resolve ID`",
-        });
+        return Err(nobody_resolves(entry));
     }
     let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
     if entry.state.is_closed() {

@@ -4,6 +4,7 @@
 use super::error::QueueError;
 use super::markers::introduced_markers;
 use super::sides::EntrySides;
+use super::state::TESTED_TRAILER;
 use crate::config::HistoryShape;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::merging::{TierOptions, TierResult, check_merge, resolve_conflict};
@@ -11,7 +12,7 @@ use crate::git::merge::MergeError;
 use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, Person, Repo, TreeId, Writer};
 use crate::ids::{CommitId, RepoPath};
 use crate::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
-use crate::queue::{Candidate, EntryResolution, MergeQuestion, QueueEntry};
+use crate::queue::{Candidate, EntryResolution, MergeQuestion, MergeTests, QueueEntry};
 use crate::step::{Step, StepKind};
 use crate::text::named;
 use crate::trailer::CommitMessage;
@@ -22,6 +23,8 @@ pub(super) struct MergeOptions {
     pub history: HistoryShape,
     /// What is tried before anybody is asked.
     pub tiers: TierOptions,
+    /// What tests the results.
+    pub tests: MergeTests,
 }
 
 /// A merge that may be tested.
@@ -89,6 +92,13 @@ impl LeftConflict {
 impl BuiltMerge {
     pub(super) fn candidate(&self) -> Candidate {
         Candidate { commit: self.commit, tree: CommitId::from_bytes(*self.tree.as_bytes()), base: self.onto }
+    }
+
+    /// Says in an entry what would land of it.
+    pub(super) fn show_in(&self, entry: &mut QueueEntry) {
+        entry.candidate = Some(self.candidate());
+        entry.tier = Some(self.origin.tier);
+        entry.resolved = self.resolved();
     }
 
     /// What was resolved, as trailers and entries say it.
@@ -243,10 +253,13 @@ impl Merging<'_> {
     ) -> Result<CommitId, git::Error> {
         let own = ("Pleach-Merge".to_owned(), self.entry.id.to_string());
         let together = self.entry.together.as_ref().map(|id| ("Pleach-Landing".to_owned(), id.to_string()));
+        // What its tests say it cannot hold, because it is what they test.
+        let is_untested = self.options.tests.of([self.entry]).is_empty();
+        let untested = is_untested.then(|| (TESTED_TRAILER.to_owned(), "none".to_owned()));
         let message = CommitMessage {
             subject: format!("{act}: {}", self.entry.name()),
             body: self.entry.title.clone(),
-            trailers: [own].into_iter().chain(together).chain(origin.trailers()).collect(),
+            trailers: [own].into_iter().chain(together).chain(origin.trailers()).chain(untested).collect(),
         };
         self.write(writer, tree, parents, message)
     }

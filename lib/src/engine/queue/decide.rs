@@ -10,6 +10,7 @@ use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, SessionId, TaskId};
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
+use crate::redact::Redactor;
 use crate::step::{Step, StepKind};
 use crate::trailer::CommitMessage;
 use crate::workspace::branch_ref;
@@ -161,7 +162,7 @@ pub fn escalate_entry(engine: &Engine, repo: &Repo, stored: &StoredEntry) -> Res
 }
 
 /// Queues the revert of an entry that has landed: a commit that takes its changes back, merged and tested like any other.
-pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
+pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
     let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
     if entry.state != EntryState::Landed {
@@ -202,6 +203,7 @@ pub fn undo(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError>
             mark: None,
             together: None,
         },
+        redactor,
     )
 }
 

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
 use crate::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
+use crate::redact::Redactor;
 use crate::workspace::{branch_ref, new_entry_id};
 
 /// What is to be merged.
@@ -85,6 +86,13 @@ impl Submission {
         })
     }
 
+    /// The same, without secrets in what somebody has written about the work.
+    fn without_secrets(self, redactor: &Redactor) -> Self {
+        let title = redactor.text(&self.title).into_owned();
+        let tests = self.tests.iter().map(|test| test.without_secrets(redactor)).collect();
+        Self { title, tests, ..self }
+    }
+
     fn entry(self, id: EntryId) -> QueueEntry {
         QueueEntry {
             branch: self.branch,
@@ -105,8 +113,10 @@ impl Submission {
     }
 }
 
-/// Puts work into the queue of its target. A branch or task that is in it already keeps its place, with the new commit.
-pub fn enqueue(repo: &Repo, submission: Submission) -> Result<QueueEntry, QueueError> {
+/// Puts work into the queue of its target, without what the redactor knows. A branch or task that is in it already keeps its
+/// place, with the new commit.
+pub fn enqueue(repo: &Repo, submission: Submission, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
+    let submission = submission.without_secrets(redactor);
     let target = submission.target.clone();
     let id = new_entry_id(clock::now());
     change_queue(repo, &target, "pleach: queue", |queue| {

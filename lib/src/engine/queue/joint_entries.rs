@@ -13,6 +13,7 @@ use crate::engine::SessionRepos;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use crate::queue::QueueEntry;
+use crate::redact::Redactor;
 use crate::workspace::{self, new_entry_id};
 
 /// What is to land in one repository.
@@ -84,7 +85,12 @@ pub fn landing_targets(repos: &SessionRepos, id: &EntryId) -> Result<BTreeMap<Re
 
 /// Puts the parts of a landing into the queues of their targets. Returns what they have in common. What was queued of the
 /// session for other targets is taken out.
-pub fn submit_together(repos: &SessionRepos, session: &SessionId, parts: &[JointPart]) -> Result<EntryId, QueueError> {
+pub fn submit_together(
+    repos: &SessionRepos,
+    session: &SessionId,
+    parts: &[JointPart],
+    redactor: &Redactor,
+) -> Result<EntryId, QueueError> {
     let mut known = None;
     // All of them are looked at before the first one is queued.
     let (mut new, mut elsewhere) = (Vec::new(), Vec::new());
@@ -114,7 +120,7 @@ pub fn submit_together(repos: &SessionRepos, session: &SessionId, parts: &[Joint
         withdraw_entry(repo, &stored, "its session lands on another branch")?;
     }
     for (repo, submission) in new {
-        enqueue(repo, Submission { together: Some(id.clone()), ..submission })?;
+        enqueue(repo, Submission { together: Some(id.clone()), ..submission }, redactor)?;
     }
     Ok(id)
 }

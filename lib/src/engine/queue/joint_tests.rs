@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::batch::{BatchItem, tests_of};
+use super::batch::BatchItem;
 use super::error::QueueError;
 use super::results::TestResult;
 use super::settings::QueueSettings;
@@ -32,7 +32,7 @@ pub(super) fn joint_tests<'i>(
         return vec![JointTest { test: test.clone(), repo: None }];
     }
     let of = |item: &'i BatchItem| {
-        let tests = tests_of([&item.entry], settings.test.as_ref());
+        let tests = settings.tests.of([&item.entry]);
         tests.into_iter().map(|test| JointTest { test, repo: Some(item.entry.repo.clone()) })
     };
     items.into_iter().flat_map(of).collect()

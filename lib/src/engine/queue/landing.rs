@@ -42,12 +42,10 @@ pub(super) fn land(
     let begin = |entry: &mut QueueEntry| {
         let BatchItem { built, why, .. } = of(entry).expect("only what lands is changed");
         entry.landing = Some(EntryLanding { from: built.onto, to: built.commit });
-        entry.candidate = Some(built.candidate());
-        entry.tier = Some(match entry.reimplemented && built.origin.tier <= Tier::Clean {
-            true => Tier::Reimplemented,
-            false => built.origin.tier,
-        });
-        entry.resolved = built.resolved();
+        built.show_in(entry);
+        if entry.reimplemented && built.origin.tier <= Tier::Clean {
+            entry.tier = Some(Tier::Reimplemented);
+        }
         entry.verdict = Some(verdict.clone());
         entry.state = EntryState::Landing;
         entry.why.clone_from(why);

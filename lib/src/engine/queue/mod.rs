@@ -5,9 +5,9 @@
 //! |---|---|
 //! | What is in the queue? | `store` the queue as refs, `state` those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
 //! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
-//! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong |
+//! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong, `edited_tests` whether it has written that test itself |
 //! | How do several repositories land at once? | `together`; `joint_entries` what waits for that and what was cut off, `joint_tests` how they are tested side by side |
-//! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already |
+//! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already, `tip` of the target itself |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
 //! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `resolver_request` what it is told, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
 //! | How does it land? | `landing`; `cleanup` removes what is left over |
@@ -23,6 +23,7 @@ mod cleanup;
 mod conflict;
 mod decide;
 mod derived;
+mod edited_tests;
 mod enqueue;
 mod error;
 mod extent;
@@ -45,17 +46,20 @@ mod store;
 mod suspects;
 mod test_runs;
 mod test_slot;
+mod tip;
 mod together;
 mod trust;
 mod vetting;
 
-pub use by_hand::{ConflictWorktree, begin_resolution, finish_resolution};
+pub use by_hand::{AbortError, ConflictWorktree, abort_resolution, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
 pub(super) use conflict::conflict_path;
 pub use decide::{
     allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
 };
 pub(super) use decide::{close_landed, withdraw_for_mark};
+pub use edited_tests::edited_tests;
+pub(super) use edited_tests::edited_words;
 pub(super) use enqueue::last_of_task;
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
@@ -70,5 +74,6 @@ pub use settings::{QueueSettings, ResolverSettings};
 pub use state::{StoredEntry, entry_history, entry_log};
 pub use store::{MergeQueue, queue_targets, read_entry};
 pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
+pub use tip::{TipTest, known_tip_test, run_tip_test};
 pub use together::{JointLanding, JointOutcome};
 pub use trust::queue_to_trust;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::batch::{BatchItem, LeftOut, MergeBatch, tests_of};
+use super::batch::{BatchItem, LeftOut, MergeBatch};
 use super::candidate::UnfitMerge;
 use super::conflict::forget_conflict;
 use super::error::QueueError;
@@ -112,17 +112,15 @@ impl QueueRun {
         if !self.vet(queue, item).await? {
             return Ok(());
         }
-        let tests = tests_of([&item.entry], self.settings.test.as_ref());
+        let tests = self.settings.tests.of([&item.entry]);
         let verdict = match self.result_of(TestId::Prefix(1), item.built.commit, tests.clone()).await? {
             Some(verdict) => verdict,
             None => return Ok(()),
         };
-        let (candidate, origin) = (item.built.candidate(), item.built.origin.clone());
         match verdict {
             (verdict, Some(result)) if !verdict.is_green() => self.suspect(item, tests, &result),
             (verdict, _) => update_built(&self.place.repo, queue, std::slice::from_ref(item), |entry| {
-                entry.candidate = Some(candidate.clone());
-                entry.tier = Some(origin.tier);
+                item.built.show_in(entry);
                 entry.verdict = Some(verdict.clone());
                 entry.state = EntryState::Candidate;
                 entry.why = Some("it waits for approval".to_owned());
@@ -222,6 +220,9 @@ impl QueueRun {
             }
         };
         let edit = |entry: &mut QueueEntry| {
+            // What was merged before was on another commit of the target.
+            (entry.candidate, entry.tier) = (None, None);
+            entry.resolved.clear();
             entry.conflicts.clone_from(&conflicts);
             entry.question = asked;
         };
@@ -275,7 +276,7 @@ impl QueueRun {
                 self.stop_prefixes(&search);
                 let item = &batch.items[culprit];
                 let (_, result) = verdicts.remove(&(culprit + 1)).expect("the red prefix was tested");
-                let tests = batch.tests(culprit + 1, self.settings.test.as_ref());
+                let tests = batch.tests(culprit + 1, &self.settings.tests);
                 self.suspect(item, tests, &result.expect("what failed has a result"))?;
                 self.record.red += 1;
                 return Ok(());
@@ -309,7 +310,7 @@ impl QueueRun {
     ) -> Result<bool, QueueError> {
         let mut is_known = false;
         for length in lengths.iter().copied() {
-            let tests = batch.tests(length, self.settings.test.as_ref());
+            let tests = batch.tests(length, &self.settings.tests);
             let known = match tests.is_empty() {
                 true => Some((TestVerdict::Unverified, None)),
                 false => {
@@ -335,16 +336,14 @@ impl QueueRun {
 
     /// False if an entry is another by now.
     fn mark_testing(&self, queue: &mut MergeQueue, batch: &MergeBatch) -> Result<bool, QueueError> {
-        let of = |id: &EntryId| batch.items.iter().find(|item| item.entry.id == *id);
-        let untested = batch.tests(batch.items.len(), self.settings.test.as_ref()).is_empty();
+        let untested = batch.tests(batch.items.len(), &self.settings.tests).is_empty();
         if untested {
             return Ok(true);
         }
         update_built(&self.place.repo, queue, &batch.items, |entry| {
+            let item = batch.items.iter().find(|item| item.entry.id == entry.id);
+            item.into_iter().for_each(|item| item.built.show_in(entry));
             entry.state = EntryState::Testing;
-            entry.candidate = of(&entry.id).map(|item| item.built.candidate());
-            entry.tier = of(&entry.id).map(|item| item.built.origin.tier);
-            entry.resolved = of(&entry.id).map(|item| item.built.resolved()).unwrap_or_default();
             entry.why = None;
         })
     }

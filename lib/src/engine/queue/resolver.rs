@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::answer::{AgentAnswer, judge};
-use super::batch::tests_of;
 use super::candidate::{MergeBuild, MergeOptions, UnfitMerge, build};
 use super::cleanup::remove_session_files;
 use super::conflict::{OpenConflict, conflict_path, forget_conflict, keep_conflict, open_conflict, resolution};
@@ -176,7 +175,7 @@ impl QueueRun {
         }
         self.tell_resolution(&entry, session.id(), (doing, paths, landed.names), None);
         self.resolvers.sessions.insert(id.clone(), session.id().clone());
-        let tests = tests_of([&entry], self.settings.test.as_ref());
+        let tests = self.settings.tests.of([&entry]);
         let job = ResolverJob { place: self.place.clone(), entry, conflict, tests, log, options };
         self.resolvers.jobs.spawn(job.run(session));
         Ok(())

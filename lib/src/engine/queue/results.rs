@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::batch::tests_of;
 use super::error::QueueError;
 use super::settings::QueueSettings;
 use super::state::{outrun, queue_ref};
@@ -95,8 +94,8 @@ pub(in crate::engine) fn note_tested(
     entry: &QueueEntry,
     settings: &QueueSettings,
 ) -> Result<(), QueueError> {
-    let tests = tests_of([entry], settings.test.as_ref());
-    if !entry.tested || settings.test.is_some() || tests.is_empty() {
+    let tests = settings.tests.of([entry]);
+    if !entry.tested || settings.tests.always.is_some() || entry.tests.is_empty() {
         return Ok(());
     }
     let own = (settings.logs.as_str(), settings.reports.as_str());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::archive::archive_old;
+use super::edited_tests::warn_of_edited_tests;
 use super::error::QueueError;
 use super::landing::{tip_of, update};
 use super::outcome::QueueOutcome;
@@ -62,8 +63,17 @@ impl QueueRun {
         let what = format!("the merge queue of `{target}`");
         let lock = Lock::take(repo.common_dir(), &queue_lock(&target), &what)?;
         tip_of(&repo, &target)?;
-        let begins = |_: &MergeQueue| Ok((QueueChange { begins: true, ..QueueChange::default() }, ()));
+        let redactor = &engine.redactor;
+        let begins = |queue: &MergeQueue| {
+            // Written by a pleach that did not look for secrets.
+            let clean = queue.entries().into_iter().filter_map(|entry| {
+                let clean = entry.without_secrets(redactor);
+                (clean != entry).then_some((clean, None))
+            });
+            Ok((QueueChange { begins: true, entries: clean.collect(), ..QueueChange::default() }, ()))
+        };
         change_queue(&repo, &target, "pleach: work the merge queue", begins)?;
+        let settings = settings.approving_without_secrets(redactor);
         archive_old(&repo, &target, clock::now())?;
         let place = TestPlace { engine, repo, repo_name, target };
         let (runs, record) = (TestRuns::new(place.clone()), BatchRecord::default());
@@ -139,6 +149,7 @@ impl QueueRun {
 
     /// Tells that the target has an entry.
     pub(super) fn tell_landed(&mut self, entry: QueueEntry) {
+        warn_of_edited_tests(&self.place.engine, &self.place.repo, &entry, &self.settings.tests);
         tell_landed(&self.place.engine, &entry);
         self.outcome.landed.push(entry);
     }
@@ -155,6 +166,7 @@ pub(super) fn tell_landed(engine: &Engine, entry: &QueueEntry) {
         entry: entry.id.clone(),
         tier: entry.tier.map(|tier| tier.to_string()),
         why: entry.why.clone().filter(|_| entry.landing.is_some()),
+        unverified: entry.is_unverified(),
         extra: Default::default(),
     });
 }

@@ -8,13 +8,14 @@ use serde_json::Value;
 use super::candidate::MergeOptions;
 use crate::config::{HistoryShape, UntestedFiles};
 use crate::engine::merging::TierOptions;
-use crate::queue::{EntryTest, QueueEntry};
+use crate::queue::{EntryTest, MergeTests, QueueEntry, without_secret_values};
+use crate::redact::Redactor;
 
 /// How a queue works.
 #[derive(Debug, Clone)]
 pub struct QueueSettings {
-    /// The test every merge must pass, instead of the tests of the merged tasks.
-    pub test: Option<EntryTest>,
+    /// The tests merges must pass.
+    pub tests: MergeTests,
     /// The test of what several repositories come to, in the directory that holds all of them; without it, each of them
     /// is tested for itself.
     pub joint_test: Option<EntryTest>,
@@ -45,11 +46,33 @@ pub struct QueueSettings {
 impl QueueSettings {
     /// Whether everything may run that the tests of an entry are.
     pub(in crate::engine) fn may_test(&self, entry: &QueueEntry) -> bool {
-        self.test.is_some() || entry.tests.iter().all(|test| self.approved_tests.contains(&test.command))
+        self.tests.always.is_some() || entry.tests.iter().all(|test| self.approved_tests.contains(&test.command))
+    }
+
+    /// The same with what was approved as entries have it that hold no secrets.
+    pub(super) fn approving_without_secrets(mut self, redactor: &Redactor) -> Self {
+        let clean: Vec<String> =
+            self.approved_tests.iter().map(|command| without_secret_values(command, redactor)).collect();
+        self.approved_tests.extend(clean);
+        self
+    }
+
+    /// What an entry is tested with, alone. Without any test it lands unverified.
+    pub fn tests_of(&self, entry: &QueueEntry) -> Vec<EntryTest> {
+        match entry.together {
+            Some(_) => self.joint_tests().of([entry]),
+            None => self.tests.of([entry]),
+        }
+    }
+
+    /// The tests of what lands in several repositories together.
+    pub(super) fn joint_tests(&self) -> MergeTests {
+        let MergeTests { always, usual } = self.tests.clone();
+        MergeTests { always: self.joint_test.clone().or(always), usual }
     }
 
     pub(super) fn merge_options(&self) -> MergeOptions {
-        MergeOptions { history: self.history, tiers: self.tiers.clone() }
+        MergeOptions { history: self.history, tiers: self.tiers.clone(), tests: self.tests.clone() }
     }
 }
 

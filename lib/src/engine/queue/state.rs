@@ -22,7 +22,7 @@ pub(super) const LOG_FILE: &str = "log.txt";
 const ENTRY_TRAILER: &str = "Pleach-Entry";
 
 /// The trailer of the commit of a landing: the files it comes to, and what their tests said.
-const TESTED_TRAILER: &str = "Pleach-Tested";
+pub(super) const TESTED_TRAILER: &str = "Pleach-Tested";
 
 /// An entry with the commit of its newest state.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,7 +150,7 @@ fn tested(entry: &QueueEntry) -> Option<(String, String)> {
         TestVerdict::Pass { seconds } => format!("pass,{seconds}"),
         TestVerdict::Flaky { seconds } => format!("flaky,{seconds}"),
         TestVerdict::Unverified => "none".to_owned(),
-        TestVerdict::Fail { .. } => return None,
+        TestVerdict::Fail { .. } | TestVerdict::TargetFails { .. } => return None,
     };
     let is_landed = entry.state == EntryState::Landed && candidate.commit == landing.to;
     is_landed.then(|| (TESTED_TRAILER.to_owned(), format!("{},{words}", candidate.tree)))

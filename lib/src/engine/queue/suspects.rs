@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::results::TestResult;
 use crate::ids::{CommitId, EntryId};
+use crate::queue::EntryTest;
 
 /// Entries that made tests fail, and are not blamed yet.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(super) struct Suspect {
     pub head: CommitId,
     /// What its merge is built on.
     pub onto: CommitId,
+    /// Those of its tests that the target has to pass as well.
+    pub of_target: Vec<EntryTest>,
     /// What its tests said last.
     pub result: TestResult,
     /// They have failed a second time.

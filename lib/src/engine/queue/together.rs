@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::batch::BatchItem;
 use super::candidate::{MergeBuild, UnfitMerge, build};
+use super::edited_tests::warn_of_edited_tests;
 use super::error::QueueError;
 use super::joint_entries::{JointPart, mark, submit_together, unmark};
 use super::joint_tests::{JointTest, JointTests, joint_tests};
@@ -123,7 +124,7 @@ impl JointLanding {
             let what = format!("the merge queue of `{}`", part.target);
             queues.push(Lock::take(repo_of(&repos, part).common_dir(), &queue_lock(&part.target), &what)?);
         }
-        let id = submit_together(&repos, &session, &parts)?;
+        let id = submit_together(&repos, &session, &parts, &engine.redactor)?;
         Ok(Self { engine, repos, session, settings, parts, id, _locks: (locks, queues) })
     }
 
@@ -201,8 +202,7 @@ impl JointLanding {
         for part in parts {
             let Some(BatchItem { entry, built, .. }) = part.item.clone() else { continue };
             self.set(part, &entry.id, |entry| {
-                entry.candidate = Some(built.candidate());
-                entry.tier = Some(built.origin.tier);
+                built.show_in(entry);
                 entry.verdict = Some(verdict.clone());
                 entry.state = EntryState::Candidate;
                 entry.why = Some("it waits for approval".to_owned());
@@ -213,7 +213,8 @@ impl JointLanding {
 
     /// Merges the parts onto their targets.
     fn look(&self) -> Result<Result<Vec<PartNow>, JointOutcome>, QueueError> {
-        let options = self.settings.merge_options();
+        let mut options = self.settings.merge_options();
+        options.tests = self.settings.joint_tests();
         let mut parts = Vec::new();
         for part in &self.parts {
             let repo = repo_of(&self.repos, part).clone();
@@ -257,7 +258,9 @@ impl JointLanding {
         (why, question): (String, Option<MergeQuestion>),
         conflicts: Vec<ConflictedPath>,
     ) -> Result<JointOutcome, QueueError> {
+        let item = part.item.clone();
         self.set(part, id, |entry| {
+            item.iter().for_each(|item| item.built.show_in(entry));
             entry.state = EntryState::Escalated;
             entry.why = Some(why.clone());
             entry.question = question;
@@ -329,7 +332,7 @@ impl JointLanding {
             }
             let why = match (tests.is_empty(), uncovered.is_empty()) {
                 (true, _) => format!(
-                    "{NO_TEST}: set `workspace.test_command` or `merge.test_command`, or agree with `pleach merge approve`"
+                    "{NO_TEST}: set `workspace.test_command` or `test_command`, or agree with `pleach merge approve`"
                 ),
                 (false, false) => uncovered_words(&uncovered),
                 (false, true) => continue,
@@ -410,7 +413,10 @@ impl JointLanding {
                 item.entry.verdict.as_ref().filter(|_| *verdict == TestVerdict::Unverified).unwrap_or(verdict);
             match landing::land(&part.repo, &mut part.queue, std::slice::from_ref(&item), part.tip, verdict)? {
                 LandedPrefix::Landed(entries) => {
-                    entries.iter().for_each(|entry| tell_landed(&self.engine, entry));
+                    for entry in &entries {
+                        warn_of_edited_tests(&self.engine, &part.repo, entry, &self.settings.joint_tests());
+                        tell_landed(&self.engine, entry);
+                    }
                     landed.extend(entries);
                     moved += 1;
                 }

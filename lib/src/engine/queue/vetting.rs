@@ -1,7 +1,7 @@
 //! What has to be known of a merge that git did not make alone, before it may be tested with others: whether there is a
 //! test that could tell that it is wrong.
 
-use super::batch::{BatchItem, tests_of};
+use super::batch::BatchItem;
 use super::error::QueueError;
 use super::results::{self, ResultKey, TestResult};
 use super::run::QueueRun;
@@ -21,7 +21,7 @@ impl QueueRun {
         let Some(resolver) = &self.settings.resolver else { return false };
         let is_fit = |tries: u32, tests: &[EntryTest]| tries < resolver.attempts && !tests.is_empty();
         queue.entry(id).is_some_and(|stored| {
-            let tests = tests_of([&stored.entry], self.settings.test.as_ref());
+            let tests = self.settings.tests.of([&stored.entry]);
             is_fit(stored.entry.attempts, &tests)
         })
     }
@@ -31,11 +31,10 @@ impl QueueRun {
         if !is_doubtful(item) {
             return Ok(true);
         }
-        let tests = tests_of([&item.entry], self.settings.test.as_ref());
+        let tests = self.settings.tests.of([&item.entry]);
         if tests.is_empty() {
-            let why = format!("{NO_TEST}: set `merge.test_command`, or agree with `pleach merge approve`");
-            self.escalate(queue, &item.entry.id, &why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
-            return Ok(false);
+            let why = format!("{NO_TEST}: set `test_command`, or agree with `pleach merge approve`");
+            return self.ask_of_coverage(queue, item, &why);
         }
         if self.settings.untested_files == UntestedFiles::Allow {
             return Ok(true);
@@ -51,8 +50,15 @@ impl QueueRun {
         if uncovered.is_empty() {
             return Ok(true);
         }
-        let why = uncovered_words(&uncovered);
-        self.escalate(queue, &item.entry.id, &why, |entry| entry.question = Some(MergeQuestion::Uncovered))?;
+        self.ask_of_coverage(queue, item, &uncovered_words(&uncovered))
+    }
+
+    /// Hands a merge to a person, with what they need to see of it.
+    fn ask_of_coverage(&mut self, queue: &mut MergeQueue, item: &BatchItem, why: &str) -> Result<bool, QueueError> {
+        self.escalate(queue, &item.entry.id, why, |entry| {
+            item.built.show_in(entry);
+            entry.question = Some(MergeQuestion::Uncovered);
+        })?;
         Ok(false)
     }
 

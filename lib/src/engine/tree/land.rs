@@ -12,6 +12,7 @@ use super::{Error, delete_branches, keep, refusal_reasons, spending, start, step
 use crate::config::Isolation;
 use crate::engine::budget::spending::task_is_out_of_budget;
 use crate::engine::landing::{self, RebuildError};
+use crate::engine::queue::{edited_tests, edited_words};
 use crate::engine::task::{Retest, Retested, StepReport, TaskSession};
 use crate::engine::{Pause, cancel};
 use crate::event::{self, Landing, TaskLanded, WarningCode};
@@ -158,6 +159,7 @@ fn go_on_landing(run: &mut TreeRun, mut landing: LandingRun, mut next: LandingAs
                 advance(run, moving, &[from])?
             }
             LandingAsk::Close(close) => {
+                warn_of_edited_tests(run, session)?;
                 note_landed(run, session, close.landed())?;
                 close.closed()
             }
@@ -168,6 +170,22 @@ fn go_on_landing(run: &mut TreeRun, mut landing: LandingRun, mut next: LandingAs
             }
         };
     }
+}
+
+/// Says of a task that lands if it has edited the files its tests are started from.
+fn warn_of_edited_tests(run: &TreeRun, session: &TaskSession) -> Result<(), Error> {
+    let task = session.task();
+    let is_complete = session.newest_step() == Some((StepKind::Complete, true)) && run.plan.tree.is_leaf(&task.id);
+    if !is_complete {
+        return Ok(());
+    }
+    let tests = testing::landing_tests(run, &testing::job(run, &task.id)).unwrap_or_default();
+    let commands = tests.iter().map(|test| test.command.as_str());
+    let edited = edited_tests(&run.repo, (task.base, session.task_tip()), commands)?;
+    if !edited.is_empty() {
+        run.engine.warn(WarningCode::TestsEdited.with(edited_words(task.id.as_str(), &edited)));
+    }
+    Ok(())
 }
 
 /// What the end of a landing means for its session.

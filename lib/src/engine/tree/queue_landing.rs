@@ -24,7 +24,7 @@ use crate::git::{self, LandError, Repo};
 use crate::ids::{BranchName, EntryId, RepoName, RepoPath, TaskId};
 use crate::merge::{LandedBranch, LandingRefusal, LandingTarget, RefusalReason};
 use crate::plan::tree::TestCommand;
-use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict};
+use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict, without_secret_values};
 use crate::step::{TreeName, text};
 use crate::text::named;
 use crate::workspace::LockError;
@@ -111,7 +111,7 @@ pub(super) fn can_queue(
     job: &TaskJob,
 ) -> Result<bool, Error> {
     let settings = &landing.settings;
-    let is_tested = run.plan.name == TreeName::Tasks || settings.test.is_some() || !settings.auto_merge_clean;
+    let is_tested = run.plan.name == TreeName::Tasks || settings.tests.always.is_some() || !settings.auto_merge_clean;
     if run.lands_on(&job.task.id)? != run.plan.target {
         return Ok(false);
     }
@@ -145,10 +145,10 @@ pub(super) fn queue_up(
     let entry = match newest_dropped(run, &submission)?.filter(|_| !landing.approves) {
         // Who has taken it out of the queue did not want it to land.
         Some(dropped) => dropped,
-        None => enqueue(&run.repo, submission)?,
+        None => enqueue(&run.repo, submission, &run.engine.redactor)?,
     };
     let is_tree = run.plan.name != TreeName::Tasks;
-    if (landing.approves || (is_tree && entry.state == EntryState::Escalated))
+    if (landing.approves || (is_tree && matches!(entry.state, EntryState::Escalated | EntryState::Red)))
         && let Some(stored) = read_entry(&run.repo, &run.plan.target, &entry.id)?
     {
         // Each run over a tree tries again what an earlier one has left.
@@ -186,7 +186,9 @@ fn own_tests(run: &mut TreeRun) -> BTreeSet<String> {
     }
     let leaves = run.plan.tree.nodes().filter(|node| node.is_leaf());
     let jobs = leaves.map(|leaf| testing::job(run, &leaf.id));
-    let tests: BTreeSet<String> = jobs.flat_map(|job| tests_of(run, &job)).map(|test| test.command).collect();
+    let redactor = &run.engine.redactor;
+    let commands = jobs.flat_map(|job| tests_of(run, &job)).map(|test| without_secret_values(&test.command, redactor));
+    let tests: BTreeSet<String> = commands.collect();
     run.state.landing_tests = Some(tests.clone());
     tests
 }
@@ -295,6 +297,8 @@ impl TaskQueue {
         let needs_approval = !self.settings.auto_merge_clean && !stored.entry.approved;
         Ok(match stored.entry.state {
             EntryState::Landed => Some(QueueReturn::Landed(Box::new(stored.entry))),
+            // No other attempt at it would help.
+            EntryState::Red if stored.entry.waits_for_target() => waits(stored),
             EntryState::Repairing | EntryState::Red => Some(QueueReturn::Back(Box::new(stored))),
             EntryState::Escalated | EntryState::Cancelled => waits(stored),
             EntryState::Candidate if needs_approval => waits(stored),
@@ -353,6 +357,9 @@ pub(super) fn returned(
                 }
                 EntryState::Cancelled => {
                     (RefusalCode::Unapproved, format!("`pleach merge retry {name}` queues it again"))
+                }
+                EntryState::Red => {
+                    (RefusalCode::TargetRed, format!("`pleach merge why {name}` shows what the tests printed"))
                 }
                 _ => (RefusalCode::Conflict, format!("`pleach merge why {name}` tells more")),
             };

@@ -10,10 +10,11 @@ use crate::engine::queue::{MergeQueue, Submission, close_mark, drop_entry, enque
 use crate::event::WarningCode;
 use crate::ids::TaskId;
 use crate::queue::{EntryMark, MarkDecision, QueueEntry};
+use crate::redact::Redactor;
 
 impl Marking<'_> {
     /// Queues a decision for the run that has the tree.
-    pub fn queue(&self, task: &TaskId, mark: Mark) -> Result<QueueEntry, Error> {
+    pub fn queue(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<QueueEntry, Error> {
         let title = self.tree.node(task).map(|node| node.name.clone()).unwrap_or_default();
         let decision = match mark {
             Mark::Skip => MarkDecision::Skip,
@@ -40,6 +41,7 @@ impl Marking<'_> {
                 mark: Some(EntryMark { decision, tree: self.name.for_task(task) }),
                 together: None,
             },
+            redactor,
         )?;
         // What is finished must not land before the run comes to write this.
         withdraw_for_mark(self.repo, self.target, task)?;

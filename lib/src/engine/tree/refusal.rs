@@ -55,11 +55,13 @@ pub enum RefusalCode {
     Lacking,
     /// A person has to let it land.
     Unapproved,
+    /// The tests fail on its target without it as well.
+    TargetRed,
 }
 
 impl RefusalCode {
     /// Every code with its meaning.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::TargetGone, "the branch it would land on is gone"),
         (Self::Conflict, "it conflicts with its target"),
         (Self::Overwritten, "an object it needs is not what its id says"),
@@ -72,6 +74,7 @@ impl RefusalCode {
         (Self::CheckedOut, "the branch has to be restarted, and a checkout has it"),
         (Self::Lacking, "the branch of its phase lacks something it needs"),
         (Self::Unapproved, "a person has to let it land"),
+        (Self::TargetRed, "the tests fail on its target without it as well"),
     ];
 
     /// The code in its written form.
@@ -89,6 +92,7 @@ impl RefusalCode {
             Self::CheckedOut => "checked-out",
             Self::Lacking => "lacking",
             Self::Unapproved => "unapproved",
+            Self::TargetRed => "target-red",
         }
     }
 

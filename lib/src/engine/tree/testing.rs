@@ -13,6 +13,7 @@ use crate::plan::OF_TASKS;
 use crate::plan::pipeline::HandlerKind;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::progress::{StepPlace, TaskStatus};
+use crate::queue::with_task_values;
 use crate::text::shell_word;
 
 /// The tests of a node: a task, or the tasks below it together.
@@ -117,10 +118,7 @@ fn is_of_task(test: &TestCommand) -> bool {
 
 /// The tests of a task among those of others: each gets its own task's variables, and its setup is torn down after it.
 pub(super) fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
-    let known = |command: &str| {
-        let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", shell_word(value)));
-        format!("export{}\necho 'tests of {}' >&2\n{command}", set.collect::<String>(), job.task.id)
-    };
+    let known = |command: &str| with_task_values(&job.task.id, &job.inputs(), command);
     if tests.iter().all(|test| test.kind.is_test()) {
         return tests.iter().map(|test| TestCommand { command: known(&test.command), ..test.clone() }).collect();
     }

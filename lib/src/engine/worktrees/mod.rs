@@ -6,5 +6,5 @@ mod prune;
 
 pub(super) use inventory::idle_slots;
 pub use inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, own_worktrees};
-pub(super) use prune::remove_idle_slot;
 pub use prune::{PrunedWork, WorktreeStays, prune_worktree, to_prune};
+pub(super) use prune::{remove_conflict, remove_idle_slot};

@@ -42,7 +42,9 @@ pub enum WorktreeStays {
         status: &'static str,
     },
     /// A person resolves a conflict in it.
-    #[error("the conflict of {entry} is resolved there; `pleach merge resolve {entry} --done` takes it")]
+    #[error(
+        "the conflict of {entry} is resolved there; `pleach merge resolve {entry} --done` takes it, `pleach merge abort {entry}` ends that"
+    )]
     Resolving {
         /// The entry of the merge queue.
         entry: EntryId,
@@ -131,14 +133,7 @@ pub fn prune_worktree(
     let held = HeldLocks::take(record, &worktree.owner)?;
     let worktree = &again(repo, places, worktree)?;
     let known = decide(repo, places, worktree, force)?;
-    let work = match only_there(repo, worktree, &known)? {
-        Some(kept) => {
-            let uncommitted = kept.uncommitted.clone();
-            let reference = kept.save(repo, keep_owner(&worktree.owner), WORKTREE_REASON)?;
-            Some(PrunedWork { reference: Some(reference), uncommitted })
-        }
-        None => None,
-    };
+    let work = keep(repo, worktree, &known)?;
     match worktree.state {
         WorktreeState::HalfMade => git::worktree::remove_half_made(repo, &worktree.path)?,
         _ => git::worktree::remove(repo, &worktree.path)?,
@@ -151,6 +146,31 @@ pub fn prune_worktree(
     }
     held.release(is_forgotten(record, &worktree.owner)?)?;
     Ok(work)
+}
+
+/// Removes the worktree in which a person resolves a conflict, for that person. Returns what was kept of it.
+pub(in crate::engine) fn remove_conflict(
+    repo: &Repo,
+    places: &WorktreePlaces,
+    worktree: &OwnWorktree,
+) -> Result<Option<PrunedWork>, WorktreeStays> {
+    let work = keep(repo, worktree, &of_both_sides(places, worktree))?;
+    git::worktree::remove(repo, &worktree.path)?;
+    remove_empty_directory(&worktree.path)?;
+    Ok(work)
+}
+
+/// Keeps what only a worktree has.
+fn keep(repo: &Repo, worktree: &OwnWorktree, known: &ComparedWith) -> Result<Option<PrunedWork>, WorktreeStays> {
+    let Some(kept) = only_there(repo, worktree, known)? else { return Ok(None) };
+    let uncommitted = kept.uncommitted.clone();
+    let reference = kept.save(repo, keep_owner(&worktree.owner), WORKTREE_REASON)?;
+    Ok(Some(PrunedWork { reference: Some(reference), uncommitted }))
+}
+
+/// What the worktree of a conflict is compared with: its commit is made of both sides, so nothing of it is lost.
+fn of_both_sides(places: &WorktreePlaces, worktree: &OwnWorktree) -> ComparedWith {
+    ComparedWith { commit: worktree.head, copied_in: places.copied_in.clone(), is_recorded: true, is_scratch: false }
 }
 
 /// Removes a slot of tasks that holds nothing but what a branch has, for who holds its locks. Returns whether it did.
@@ -270,9 +290,7 @@ fn decide(
         }),
         (WorktreeOwner::Conflict { target, entry }, _) => {
             refuse_open_entry(repo, target, entry)?;
-            // Its commit is made of both sides, so nothing of it is lost.
-            let (commit, copied_in) = (worktree.head, places.copied_in.clone());
-            Ok(ComparedWith { commit, copied_in, is_recorded: true, is_scratch: false })
+            Ok(of_both_sides(places, worktree))
         }
         (owner, _) => {
             if let (WorktreeOwner::Tasks { target, .. }, WorktreeState::Idle) = (owner, worktree.state) {

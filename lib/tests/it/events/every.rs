@@ -201,6 +201,7 @@ fn told() -> Vec<Event> {
             target: "main".parse().unwrap(),
             tier: Some("clean".into()),
             why: None,
+            unverified: false,
             extra: Default::default(),
         }
         .into(),
