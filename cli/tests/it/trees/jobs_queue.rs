@@ -211,3 +211,17 @@ fn killed_while_the_queue_lands_each_task_lands_once() {
         assert_eq!(garden.env.git(&["status", "--porcelain"]), "", "after dying at {point}");
     }
 }
+
+#[test]
+fn work_begun_on_what_was_taken_back_lands_alone() {
+    let garden = tested(&["T001", "T002"], "true\n", "history: merge, auto_merge_clean: false");
+    let begun = garden.env.git(&["rev-parse", "main"]);
+    garden.garden(&["--task", "T001"]).expect(0);
+    garden.gardener(&["--jobs", "2"]).expect(5);
+    garden.env.git(&["reset", "--quiet", "--hard", begun.trim()]);
+    garden.env.pleach(&["merge", "approve", "T002"]).expect(0);
+    garden.env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(garden.completed(), ["T002"]);
+    let files = garden.files("main");
+    assert!(files.contains(&"T002.txt".to_owned()) && !files.contains(&"T001.txt".to_owned()), "{files:?}");
+}
