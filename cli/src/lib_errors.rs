@@ -181,6 +181,7 @@ pub fn of_queue(error: &QueueError) -> Failure {
         QueueError::Lock(error) => of_lock(error),
         QueueError::Contended(_) => advised(Code::QueueLocked, error),
         QueueError::Spawn(_) => plain(Code::ProgramFailed, error),
+        QueueError::Land(git::LandError::Git(error)) => of_git(error),
         QueueError::Land(_) => advised(Code::LandingRefused, error),
         QueueError::Unreadable { .. } => {
             plain(Code::QueueDamaged, error).hint("it was written by a newer pleach or changed by hand")

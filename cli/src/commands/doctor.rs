@@ -112,14 +112,14 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
         (Some(workspace), _) => {
             findings.extend(health::sessions(&workspace.record.repo));
             for place in workspace.all() {
-                findings.extend(health::index_lock(&place.repo));
+                findings.extend(health::git_locks(&place.repo));
                 let places = orphans::places_of(place, workspace, &settings);
                 findings.extend(orphans::findings(&place.repo, &places, args.fix));
             }
         }
         (None, Some(repo)) if config.workspace.repos.is_empty() => {
             findings.extend(health::sessions(repo));
-            findings.extend(health::index_lock(repo));
+            findings.extend(health::git_locks(repo));
             findings.extend(orphans::findings(repo, &orphans::places(repo, &settings), args.fix));
         }
         // Without the records nobody can tell what belongs to a session.

@@ -131,13 +131,13 @@ fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Vec<Jo
     let mut parts = Vec::new();
     for place in places.all() {
         let Some(of) = summary.in_repo(&place.name).filter(RepoWork::has_changed) else { continue };
-        parts.push(part(place, &of, targets)?);
+        parts.push(part(id, place, &of, targets)?);
     }
     parts.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(parts)
 }
 
-fn part(place: &Place, of: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
+fn part(id: &SessionId, place: &Place, of: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
     let name = &place.name;
     let target = match targets {
         Targets::Started => of.target,
@@ -146,8 +146,8 @@ fn part(place: &Place, of: &RepoWork<'_>, targets: &Targets) -> Result<JointPart
     };
     let Some(target) = target else {
         if let Targets::Named(_) = targets {
-            let message = format!("the session was queued without its work in `{name}`");
-            let hint = "`pleach merge enqueue SESSION` queues it again, with all of it";
+            let message = format!("session {id} was queued without its work in `{name}`");
+            let hint = format!("`pleach merge enqueue {id}` queues the rest of it beside what is queued already");
             return Err(Failure::new(Code::LandingUnfinished, message).hint(hint));
         }
         return Err(Failure::new(
@@ -378,7 +378,8 @@ pub fn land_queued(ground: &MergeGround<'_>, target: &BranchName) -> Exit {
     for landing in queued.into_iter().filter(is_meant) {
         let ended = match landing.is_workable(auto) {
             true => land_one_queued(ground, &landing).unwrap_or_else(|failure| {
-                say!("{}", failure.sentence());
+                let hint = failure.hint.iter().map(|hint| format!("; {hint}"));
+                say!("{}{}", failure.sentence(), hint.collect::<String>());
                 failure.exit()
             }),
             false => exit_of_waiting(&landing),

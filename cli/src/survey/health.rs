@@ -11,7 +11,7 @@ use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
 use pleach::engine::{SessionStatus, Summary, View};
-use pleach::git::{self, Repo};
+use pleach::git::{self, Repo, stale_ref_locks};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
 use pleach::process::sandbox::SandboxChoice;
@@ -341,13 +341,19 @@ fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
     names.iter().filter_map(foreign).collect()
 }
 
-/// A lock of git's own that is in the way of landing.
-pub fn index_lock(repo: &Repo) -> Option<Finding> {
+/// Locks of git's own that are in the way: that of the checkout's index, and those a killed process left on refs.
+pub fn git_locks(repo: &Repo) -> Vec<Finding> {
+    let fix = |lock: &Path| format!("when no git command runs there, remove {}", lock.display());
     let lock: PathBuf = repo.git_dir().join("index.lock");
-    lock.exists().then(|| {
-        let fix = format!("when no git command runs there, remove {}", lock.display());
-        Finding::warn("locks", "the checkout has an index.lock, so nothing can land in it", fix)
-    })
+    let of_index = lock
+        .exists()
+        .then(|| Finding::warn("locks", "the checkout has an index.lock, so nothing can land in it", fix(&lock)));
+    let of_refs = stale_ref_locks(repo).unwrap_or_default().into_iter().map(|lock| {
+        let name = lock.strip_prefix(repo.common_dir()).unwrap_or(&lock).with_extension("");
+        let message = format!("a killed process left a lock on {}, which git cannot write now", name.display());
+        Finding::warn("locks", message, fix(&lock))
+    });
+    of_index.into_iter().chain(of_refs).collect()
 }
 
 /// Whether the providers that could be asked can be reached.

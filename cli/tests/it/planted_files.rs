@@ -179,6 +179,7 @@ fn an_invalid_head_is_restored() {
     world.assert_all_done(&plants, &ran);
     let named = "/HEAD (it named no complete commit, or one that is too large)";
     assert_eq!(ran.stdout.matches(named).count(), plants.len(), "what was planted is named: {ran}");
+    assert!(!ran.stdout.contains("settings were changed"), "{ran}");
     let (worktree, branch) = (world.env.worktree(), world.env.branch());
     assert_eq!(world.env.git_in(&worktree, &["rev-parse", "HEAD"]), world.env.git(&["rev-parse", &branch]));
     assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "");
@@ -196,6 +197,29 @@ fn an_incomplete_head_is_restored_after_a_kill() {
     assert_eq!(world.env.git_in(&world.env.worktree(), &["status", "--porcelain"]), "", "{ran}");
     world.env.git(&["fsck", "--connectivity-only", "--no-dangling"]);
     world.pleach(&["rm", "--force", &world.env.session()]).expect(0);
+}
+
+#[test]
+fn a_head_that_is_whole_fails_nothing_during_gc() {
+    let world = World::new();
+    let env = &world.env;
+    let real = env.program("sh", env.root()).args(["-c", "command -v git"]).output().expect("sh can be started");
+    let (real, root) = (String::from_utf8(real.stdout).expect("a path"), env.root().display().to_string());
+    // While git collects garbage, the tree of the agent's own commit cannot be read.
+    let script = format!(
+        "#!/bin/sh\nreal={}; root={root}; O=$root/repo/.git\n\
+         case \"$*\" in *' --objects --ignore-missing '*)\n\
+         echo >> $root/looks; n=$(wc -l < $root/looks)\n\
+         if [ $n -eq 1 ]; then for id in \"$@\"; do [ ${{#id}} -ne 40 ] || break; done\n\
+         tree=$($real -C $root/repo rev-parse $id^{{tree}}); echo $O/objects/$(echo $tree | sed 's,..,&/,') > $root/tree\n\
+         mv $(cat $root/tree) $root/away; touch $O/gc.pid; fi\n\
+         if [ $n -eq 6 ]; then mv $root/away $(cat $root/tree); rm $O/gc.pid; fi;; esac\n\
+         exec $real \"$@\"\n",
+        real.trim()
+    );
+    env.write_program("bin/git", &script);
+    world.tool(&format!("echo 1 > one; {0} add one; {0} commit -qm own", real.trim())).expect(0);
+    assert_eq!((env.read("looks").lines().count() >= 6, env.committed("one").as_str()), (true, "1"));
 }
 
 #[test]

@@ -11,9 +11,9 @@ use super::recorded::recorded_state;
 use super::{Error, Session};
 use crate::event::{ContextForked, Event, Recorded};
 use crate::ids::{CommitId, ContextId};
-use crate::record::{self, Batch, History, Recorder, context_ref};
+use crate::record::{self, Batch, History, Recorder};
 use crate::state::{FanOut, State};
-use crate::workspace::{Lock, branch_ref};
+use crate::workspace::Lock;
 
 /// Where a context starts: the record of the fork, and the state folded up to it.
 pub(super) struct ForkOrigin {
@@ -38,11 +38,6 @@ pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, L
                 Some(lock) => lock,
                 None => worktree_lock(&session.repo, &session.plan.id, &id)?,
             };
-            // Only this context uses these refs, so a lock on one of them was left by a killed run.
-            session.repo.refs().remove_stale_lock(&context_ref(&session.plan.id, &id))?;
-            for (repo, branch) in &fork.branches {
-                session.plan.repo_of(repo).refs().remove_stale_lock(&branch_ref(branch))?;
-            }
             let child = open_fork(session, &parent, fork, lock)?;
             session.add(child);
             parents.push(id);

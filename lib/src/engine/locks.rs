@@ -2,7 +2,6 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use super::Error;
 use super::task::{FIRST_SLOT, TaskSlot};
@@ -64,9 +63,6 @@ impl Locks {
     }
 }
 
-/// How long to wait for a killed run's processes to exit.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// The user of a worktree.
 #[derive(Debug, Clone, Copy)]
 pub enum Copy<'a> {
@@ -76,8 +72,8 @@ pub enum Copy<'a> {
     OfTasks(&'a BranchName),
 }
 
-/// Waits up to ten seconds until the orphans of a killed run have exited from a worktree. `say` is called once with the
-/// process it waits for.
+/// Waits until the orphans of a killed run have exited from a worktree, as whoever takes its lock does. `say` is called once
+/// with the process it waits for.
 pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
     let names = match copy {
         // A read error is reported when the session is opened next.
@@ -86,14 +82,12 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
         }
         Copy::OfTasks(target) => slot_locks(repo, target),
     };
-    let begun = Instant::now();
     let mut said = false;
     for name in names {
         Lock::outwait(repo.common_dir(), &name, |holder| {
             if !std::mem::replace(&mut said, true) {
                 say(&format!("waiting for processes of a killed run to end ({})", holder.text));
             }
-            begun.elapsed() < PATIENCE
         });
     }
 }

@@ -19,7 +19,7 @@ use super::{Error, SessionRepos};
 use crate::confined_fs;
 use crate::engine::remove::known::RecordRefs;
 use crate::event::TaskOf;
-use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, SwapError, TreeId, Writer};
+use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
 use crate::record::{SESSIONS, check_chain, root_ref};
 use crate::text::{quoted_path, shorten};
@@ -410,16 +410,7 @@ impl Removal {
 pub(super) fn delete(repo: &Repo, refs: RecordRefs) -> Result<(), git::Error> {
     let all = refs.into_iter().map(|(name, old)| RefUpdate { name, old, new: None });
     let all: Vec<RefUpdate> = all.collect();
-    match repo.refs().swap_all(&all, "pleach: rm") {
-        // By now a held lock is old enough to tell it from one left by a killed process.
-        Err(SwapError::Locked { .. }) => {
-            for step in &all {
-                repo.refs().remove_stale_lock(&step.name)?;
-            }
-            Ok(repo.refs().swap_all(&all, "pleach: rm")?)
-        }
-        other => Ok(other?),
-    }
+    Ok(repo.refs().swap_all(&all, "pleach: rm")?)
 }
 
 pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {

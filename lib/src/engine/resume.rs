@@ -14,10 +14,9 @@ use crate::event::Resumed;
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, NodeId, SessionId};
 use crate::plan::pipeline::Pipeline;
-use crate::record::{Batch, History, Recorder, root_ref};
+use crate::record::{Batch, History, Recorder};
 use crate::state::{Phase, State};
 use crate::text::listed;
-use crate::workspace::branch_ref;
 
 /// A session that has not ended, read from its record.
 pub(super) struct RecordedSession {
@@ -62,8 +61,6 @@ fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
 /// Reads a session to write to. The caller holds its locks.
 pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
     let history = History::newest(repo, id)?;
-    // Only this session uses this ref, so a lock on it was left by a killed run.
-    repo.refs().remove_stale_lock(&root_ref(id))?;
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;
     Ok(RecordedSession { history, pipeline, state })
@@ -144,10 +141,6 @@ pub(super) fn open_recorded(
     let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
     let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
     let plan = SessionPlan::new(id, started, pipeline, repos, job, registered.cancel.clone())?;
-    for (name, branch) in &plan.started.branches {
-        // As with its record: nobody else uses them.
-        plan.repo_of(name).refs().remove_stale_lock(&branch_ref(branch))?;
-    }
     let plan = SessionPlan { slot, ..plan };
     let mut session = Session::new((engine, registered), repo, plan, session, opened);
     fork::open_forks(&mut session, worktrees)?;

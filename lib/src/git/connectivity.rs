@@ -21,11 +21,6 @@ const MEMORY: &str = "128m";
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often it looks, and how long after.
-const TRIES: u32 = 3;
-
-const PAUSE: Duration = Duration::from_millis(20);
-
 /// Whether a commit object is small enough to be read into memory.
 pub(super) fn is_within_size_limit(repo: &Repo, commit: CommitId) -> bool {
     repo.local().find_header(to_gix(commit)).is_ok_and(|header| header.size() <= LARGEST)
@@ -45,14 +40,8 @@ pub(super) fn is_connected(repo: &Repo, commit: CommitId) -> Result<bool, Error>
     let program = repo.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
     // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
     // git cannot be done with.
-    let mut tries = 1;
-    while program.run(repo.common_dir(), &args)?.code != Some(0) {
-        // A `git gc` may have put what it was about to read elsewhere.
-        if tries == TRIES {
-            return Ok(false);
-        }
-        tries += 1;
-        std::thread::sleep(PAUSE);
+    if program.run(repo.common_dir(), &args)?.code != Some(0) {
+        return Ok(false);
     }
     let user_s = repo.head().and_then(|head| repo.tree_of(head.commit)).ok();
     let is_connected = diff::differs_within(repo, user_s, repo.tree_of(commit)?, ROOM)?;

@@ -1,5 +1,4 @@
-//! What a failed git has left in a checkout. It is reported and not undone: somebody else may have written there
-//! meanwhile.
+//! What a failed git has left in a checkout, as it is reported.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +14,7 @@ use crate::ids::{BranchName, CommitId};
 use crate::merge::interrupted::{BrokenOff, FoundPath, WrittenFiles};
 
 /// Time stamps of files lag behind the clock by up to this.
-const LAG: SignedDuration = SignedDuration::from_millis(100);
+pub(super) const LAG: SignedDuration = SignedDuration::from_millis(100);
 
 /// The failure of a git that should have moved the checkout of a branch, with what it left there since `begun`, and where
 /// the work is.
@@ -56,19 +55,22 @@ fn written(
     let index_is_done = changes.iter().all(|change| !unstaged.contains_key(&change.path));
     let found = changes.into_iter().map(|change| {
         let place = place(checkout, &change.path);
-        // What is gone shows where it was.
-        let nearest = place.ancestors().find_map(|place| place.symlink_metadata().ok());
-        let touched = nearest.is_some_and(|data| {
-            let nanoseconds = i32::try_from(data.ctime_nsec()).unwrap_or_default();
-            Timestamp::new(data.ctime(), nanoseconds).is_ok_and(|at| at >= begun - LAG)
-        });
         FoundPath {
             is_new: matches!(change.kind, ChangeKind::Added(..)),
             exists: place.symlink_metadata().is_ok(),
             differs: differing.contains(change.path.as_bytes()),
-            touched,
+            touched: was_touched(&place, begun),
             path: change.path,
         }
     });
     Ok(WrittenFiles::of(index_is_done, found.collect()))
+}
+
+/// Whether a place was written to since then. What is gone shows where it was.
+pub(super) fn was_touched(place: &Path, begun: Timestamp) -> bool {
+    let nearest = place.ancestors().find_map(|place| place.symlink_metadata().ok());
+    nearest.is_some_and(|data| {
+        let nanoseconds = i32::try_from(data.ctime_nsec()).unwrap_or_default();
+        Timestamp::new(data.ctime(), nanoseconds).is_ok_and(|at| at >= begun - LAG)
+    })
 }

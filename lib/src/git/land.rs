@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
 use super::error::{Error, IoContext as _, Unsupported};
+use super::landing_note::LandingNote;
 use super::object::Person;
 use super::program::GitOutput;
 use super::ref_update::{RefUpdate, SwapError, full_name, lock_path};
@@ -175,6 +177,10 @@ pub fn in_the_way(
         }
         BranchStep::FastForward { checkout, .. } => {
             let mut paths = landing_conflicts::own_paths(repo, &checkout, from, to)?;
+            if let Some((_, note)) = landing.interrupted(&checkout)? {
+                let written = note.written(repo, &checkout)?;
+                paths.retain(|path| !written.contains(path));
+            }
             if drops {
                 paths.extend(landing_conflicts::obstructing_submodules(repo, &checkout, from, to)?);
             }
@@ -201,10 +207,10 @@ pub fn fast_forward_within(
         let is_last = begun.elapsed() >= patience;
         let obstacle = match LandingTurn::wait(repo.common_dir(), patience)? {
             None => Some("another pleach lands something; wait until that is done".to_owned()),
-            Some(_turn) => {
+            Some(turn) => {
                 let mut obstacle = None;
                 repo.shared.own_landings.land(&landing.name, to, || {
-                    obstacle = landing.attempt()?;
+                    obstacle = landing.attempt(&turn)?;
                     Ok::<_, LandError>(obstacle.is_none())
                 })?;
                 obstacle.map(|obstacle| obstacle.to_string())
@@ -231,19 +237,26 @@ pub fn swap_with(
 ) -> Result<bool, LandError> {
     check_move(repo, target, from, to)?;
     let name = full_name(target);
-    let own = RefUpdate { name: name.clone(), old: Some(from), new: Some(to) };
-    let moves: Vec<RefUpdate> = others.iter().cloned().chain([own]).collect();
+    let landing = FastForward { repo, target, name: name.clone(), from, to, drops: false };
+    let (patience, begun) = (repo.shared.patience.map_or(PATIENCE, |given| PATIENCE.min(given)), Instant::now());
     crash::point(CrashKind::Landing, CrashSide::Before);
-    let moved = repo.shared.own_landings.land(&name, to, || match repo.refs().swap_all(&moves, why) {
-        Ok(()) => Ok(true),
-        Err(SwapError::Stale { .. }) => Ok(false),
-        Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
-            Err(LandError::Busy { target: target.clone(), what: branch::locked(&lock), to })
+    loop {
+        let mut reply = None;
+        let moved = repo
+            .shared
+            .own_landings
+            .land(&name, to, || Ok::<_, Error>(reply.insert(landing.swap_beside(others, why)?) == &SwapReply::Done))?;
+        match reply {
+            Some(SwapReply::Locked(_)) if begun.elapsed() < patience => std::thread::sleep(POLL),
+            Some(SwapReply::Locked(lock)) => {
+                return Err(LandError::Busy { target: target.clone(), what: branch::locked(&lock), to });
+            }
+            _ => {
+                crash::point(CrashKind::Landing, CrashSide::After);
+                return Ok(moved);
+            }
         }
-        Err(error) => Err(Error::from(error).into()),
-    });
-    crash::point(CrashKind::Landing, CrashSide::After);
-    moved
+    }
 }
 
 /// Whether a checkout has the branch, or a rebase is about to come back to it: then it cannot move by its ref alone.
@@ -272,7 +285,7 @@ pub fn check_move(repo: &Repo, target: &BranchName, from: CommitId, to: CommitId
 
 /// The turn to land, which one process has at a time. git moves index and branch of a checkout one after the other: two
 /// that did so at once would leave the index of the one under the branch of the other.
-struct LandingTurn(#[expect(dead_code, reason = "held for its end")] File);
+struct LandingTurn(Arc<File>);
 
 impl LandingTurn {
     /// Waits for the turn, at least for the moment that a landing takes; none if another process keeps it.
@@ -294,7 +307,7 @@ impl LandingTurn {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).at("open", &path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self(file))),
+            Ok(()) => Ok(Some(Self(Arc::new(file)))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error).at("lock", &path),
         }
@@ -313,7 +326,8 @@ struct FastForward<'a> {
 
 impl FastForward<'_> {
     /// Inspects the branch and its checkouts, and moves them if nothing is in the way; otherwise returns the obstacle.
-    fn attempt(&self) -> Result<Option<LandingObstacle>, LandError> {
+    fn attempt(&self, turn: &LandingTurn) -> Result<Option<LandingObstacle>, LandError> {
+        self.undo_interrupted()?;
         let mut step = branch::decide(self.inspect()?);
         let mut last = None;
         loop {
@@ -321,9 +335,9 @@ impl FastForward<'_> {
                 BranchStep::Landed => return Ok(None),
                 BranchStep::Wait(obstacle) => return Ok(Some(obstacle)),
                 BranchStep::Refuse(in_the_way) => return Err(self.refusal(in_the_way)),
-                BranchStep::Swap => branch::after_swap(self.swap()?),
+                BranchStep::Swap => branch::after_swap(self.swap_beside(&[], "pleach: land")?),
                 BranchStep::FastForward { checkout, adopted } => {
-                    let reply = self.merge(&checkout, &mut last)?;
+                    let reply = self.merge(&checkout, turn, &mut last)?;
                     branch::after_merge(reply, checkout, adopted)
                 }
                 BranchStep::Adopt { checkout, paths } => {
@@ -380,6 +394,31 @@ impl FastForward<'_> {
         Ok(BranchSight::Ready { rebased: false, checkouts, obstacle })
     }
 
+    /// Undoes what a git that broke off or was killed has left in the checkout that has the branch.
+    fn undo_interrupted(&self) -> Result<(), LandError> {
+        let checkouts = checkouts::checkouts_of(self.repo, self.target)?;
+        let [checkout] = checkouts.as_slice() else { return Ok(()) };
+        let Some((git_dir, note)) = self.interrupted(checkout)? else { return Ok(()) };
+        note.release_locks(self.repo.common_dir(), &git_dir)?;
+        if self.obstacle(checkout)?.is_none() {
+            note.undo(self.repo, checkout)?;
+            note.remove();
+        }
+        Ok(())
+    }
+
+    /// The landing that did not come to its end in a checkout, with the git directory. Where the branch has moved since, what
+    /// is there is somebody else's.
+    fn interrupted(&self, checkout: &Path) -> Result<Option<(PathBuf, LandingNote)>, Error> {
+        let Some(git_dir) = linked_git_dir(checkout)? else { return Ok(None) };
+        let Some(note) = LandingNote::read(&git_dir) else { return Ok(None) };
+        if self.repo.refs().find(&self.name)? == Some(note.from) {
+            return Ok(Some((git_dir, note)));
+        }
+        note.remove();
+        Ok(None)
+    }
+
     /// What blocks a checkout.
     fn obstacle(&self, checkout: &Path) -> Result<Option<LandingObstacle>, Error> {
         if !checkout.is_dir() {
@@ -413,20 +452,28 @@ impl FastForward<'_> {
         }
     }
 
-    fn swap(&self) -> Result<SwapReply, Error> {
-        match self.repo.refs().swap(&self.name, Some(self.from), self.to, "pleach: land") {
+    /// Swaps the branch, together with refs of pleach's own.
+    fn swap_beside(&self, own: &[RefUpdate], why: &str) -> Result<SwapReply, Error> {
+        self.release_own_lock()?;
+        let target = RefUpdate { name: self.name.clone(), old: Some(self.from), new: Some(self.to) };
+        match self.repo.refs().swap_target(target, own, why) {
             Ok(()) => Ok(SwapReply::Done),
             Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
                 Ok(SwapReply::Locked(lock))
             }
-            Err(SwapError::Stale { .. }) => Ok(SwapReply::Stale(self.name.clone())),
+            Err(SwapError::Stale { name, .. }) => Ok(SwapReply::Stale(name)),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Has git move branch, index and files of the checkout that has the target. How git ended, and when it was called, is
     /// in `last` then.
-    fn merge(&self, checkout: &Path, last: &mut Option<(GitOutput, Timestamp)>) -> Result<MergeReply, Error> {
+    fn merge(
+        &self,
+        checkout: &Path,
+        turn: &LandingTurn,
+        last: &mut Option<(GitOutput, Timestamp)>,
+    ) -> Result<MergeReply, Error> {
         let links = if self.drops {
             landing_conflicts::obstructing_submodules(self.repo, checkout, self.from, self.to)?
         } else {
@@ -438,8 +485,13 @@ impl FastForward<'_> {
         let program = self.repo.shared.program.clone().with_variable(OF_TARGET, "--no-verify-signatures");
         // What an earlier call has left counts as well.
         let begun = last.take().map_or_else(clock::now, |(_, begun)| begun);
-        let finished = program.run(checkout, self.arguments())?;
+        let git_dir = linked_git_dir(checkout)?.unwrap_or_else(|| self.repo.common_dir().to_owned());
+        let note = LandingNote::write(&git_dir, (self.from, self.to), begun)?;
+        let finished = program.run_holding(checkout, self.arguments(), Arc::clone(&turn.0))?;
         let reply = self.classify_reply(&finished, checkout)?;
+        if reply != MergeReply::BrokeOff {
+            note.remove();
+        }
         *last = Some((finished, begun));
         Ok(reply)
     }

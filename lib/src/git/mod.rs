@@ -16,7 +16,8 @@
 //!
 //! How does a ref move?
 //! - [`Refs::swap`] moves a ref if and only if it still is where the caller thinks it is; `ref_update` says what moves and
-//!   why it did not, `loose_ref` is the short way for refs with a file of their own.
+//!   why it did not, `loose_ref` is the short way for refs with a file of their own. `stale_lock` removes locks that killed
+//!   processes left.
 //!
 //! What does history say?
 //! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout, `conflict` is what git could
@@ -28,8 +29,8 @@
 //!
 //! What of the user's is moved?
 //! - [`land`] moves a branch people may have checked out, as `crate::merge` decides: `checkouts` finds who has it,
-//!   `landing_conflicts` what is in the way, `interrupted_merge` what a failed git has left; `own_landings` remembers what
-//!   this process has moved.
+//!   `landing_conflicts` what is in the way, `interrupted_merge` reports what a failed git has left, and `landing_note` undoes
+//!   it before the next landing; `own_landings` remembers what this process has moved.
 //! - `skipped_hooks` tells which of the user's hooks do not run for pleach's commits.
 //!
 //! What do other machines have?
@@ -55,6 +56,7 @@ mod inflate;
 mod interrupted_merge;
 pub mod land;
 mod landing_conflicts;
+mod landing_note;
 mod loose;
 mod loose_ref;
 pub mod merge;
@@ -75,6 +77,7 @@ mod repo;
 mod repo_pool;
 mod shared;
 mod skipped_hooks;
+mod stale_lock;
 mod unpacked;
 mod verify;
 pub mod worktree;
@@ -103,6 +106,7 @@ pub use ref_update::{RefUpdate, SwapError};
 pub use refs::Refs;
 pub use repo::Repo;
 pub use skipped_hooks::{SkippedHooks, skipped};
+pub use stale_lock::stale_ref_locks;
 pub(crate) use verify::diagnose_corruption;
 pub use worktree::{
     AddCause, AddFailure, BuiltTree, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes, Past,

@@ -145,6 +145,16 @@ impl Program {
         self.call(dir, args, Blocking { stdin, ..Blocking::default() })
     }
 
+    /// As [`Program::run`], holding a lock to its end, also where this process ends before.
+    pub fn run_holding<A: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        args: impl IntoIterator<Item = A>,
+        lock: Arc<File>,
+    ) -> Result<GitOutput, Error> {
+        self.call(dir, args, Blocking { keeps: Some(lock), ..Blocking::default() })
+    }
+
     /// As [`Program::run`], holding a lock to its end and telling into `stderr` how far it has come.
     pub fn run_long<A: AsRef<OsStr>>(
         &self,

@@ -5,7 +5,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::prelude::ReferenceExt as _;
@@ -24,6 +23,7 @@ use super::loose_ref;
 use super::ref_update::{EMAIL, NAME, PATIENCE, RefUpdate, SwapError, lock_path};
 use super::repo_pool::PooledRepo;
 use super::shared::RepoShared;
+use super::stale_lock;
 use crate::ids::CommitId;
 
 /// The refs of a repository.
@@ -152,8 +152,37 @@ impl<'r> Refs<'r> {
         self.swap_all(&[RefUpdate { name: name.to_owned(), old: Some(old), new: None }], why)
     }
 
-    /// Moves several refs; if one is not where it must be, none moves.
+    /// Moves several refs; if one is not where it must be, none moves. They are pleach's own: the lock a killed process
+    /// left on one is removed.
     pub fn swap_all(&self, moves: &[RefUpdate], why: &str) -> Result<(), SwapError> {
+        self.swap_freed(moves, moves, why)
+    }
+
+    /// As [`Refs::swap_all`], together with a branch that is somebody else's: a lock on that one stays.
+    pub(super) fn swap_target(&self, target: RefUpdate, own: &[RefUpdate], why: &str) -> Result<(), SwapError> {
+        let moves: Vec<RefUpdate> = own.iter().cloned().chain([target]).collect();
+        self.swap_freed(&moves, own, why)
+    }
+
+    fn swap_freed(&self, moves: &[RefUpdate], own: &[RefUpdate], why: &str) -> Result<(), SwapError> {
+        self.release_stale_locks(own)?;
+        match self.swap_now(moves, why) {
+            // What was too young to tell whose it is has been waited for meanwhile.
+            Err(SwapError::Locked { .. }) if self.release_stale_locks(own)? => self.swap_now(moves, why),
+            done => done,
+        }
+    }
+
+    /// Removes the locks that killed processes left on refs; true if there were any.
+    fn release_stale_locks(&self, refs: &[RefUpdate]) -> Result<bool, Error> {
+        let mut is_freed = false;
+        for step in refs {
+            is_freed |= stale_lock::release(self.common_dir(), &lock_path(&self.common_dir().join(&step.name)))?;
+        }
+        Ok(is_freed)
+    }
+
+    fn swap_now(&self, moves: &[RefUpdate], why: &str) -> Result<(), SwapError> {
         let repo = self.local();
         if let [step] = moves
             && loose_ref::swap(repo.common_dir(), step, why, self.durability)?
@@ -195,35 +224,6 @@ impl<'r> Refs<'r> {
             }
         }
         Ok(())
-    }
-
-    /// Removes the lock file a killed pleach left on a ref; true if there was one. Only for refs no other process
-    /// writes now: the caller holds the session's lock. A lock may still belong to a running git until it has been
-    /// there for a second, so that is waited for.
-    pub fn remove_stale_lock(&self, name: &str) -> Result<bool, Error> {
-        full_name(name)?;
-        release_when_stale(&lock_path(&self.local().common_dir().join(name)))
-    }
-}
-
-/// Waits until a lock file is gone or has been there for a second, and removes it then.
-pub(super) fn release_when_stale(lock: &Path) -> Result<bool, Error> {
-    const STALE: Duration = Duration::from_secs(1);
-    loop {
-        let metadata = match lock.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            metadata => metadata.at("look at", lock)?,
-        };
-        // A time in the future says nothing; such a lock is as old as any.
-        let age = metadata.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or(STALE);
-        match STALE.checked_sub(age).filter(|rest| !rest.is_zero()) {
-            Some(rest) => std::thread::sleep(rest.min(Duration::from_millis(50))),
-            None => break,
-        }
-    }
-    match std::fs::remove_file(lock) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        removed => removed.at("remove", lock).map(|()| true),
     }
 }
 

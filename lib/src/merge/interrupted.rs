@@ -33,13 +33,8 @@ pub enum WrittenFiles {
     None,
     /// All files and the index are done, and only the branch has not moved.
     All,
-    /// Some of it.
-    Some {
-        /// What is to be as the checkout's commit has it.
-        changed: Vec<RepoPath>,
-        /// What that commit has not.
-        added: Vec<RepoPath>,
-    },
+    /// These.
+    Some(Vec<RepoPath>),
 }
 
 /// A path git was to change, as it is found.
@@ -63,15 +58,9 @@ impl WrittenFiles {
         if index_is_done && !paths.is_empty() {
             return Self::All;
         }
-        let (mut changed, mut added) = (Vec::new(), Vec::new());
-        for found in paths.into_iter().filter(|found| found.touched) {
-            match (found.is_new, found.exists, found.differs) {
-                (true, true, _) => added.push(found.path),
-                (false, _, true) => changed.push(found.path),
-                _ => {}
-            }
-        }
-        if changed.is_empty() && added.is_empty() { Self::None } else { Self::Some { changed, added } }
+        let is_written = |found: &FoundPath| found.touched && if found.is_new { found.exists } else { found.differs };
+        let written: Vec<RepoPath> = paths.into_iter().filter(is_written).map(|found| found.path).collect();
+        if written.is_empty() { Self::None } else { Self::Some(written) }
     }
 }
 
@@ -83,29 +72,26 @@ impl fmt::Display for BrokenOff {
         match left {
             Some(WrittenFiles::None) => write!(f, "{stuck} changed no file there"),
             Some(WrittenFiles::All) => write!(f, "{stuck} all files there up to date already"),
-            Some(WrittenFiles::Some { .. }) | None => {
-                write!(f, "git was interrupted while it wrote files in `{place}`, which may be incomplete")
-            }
+            Some(WrittenFiles::Some(written)) => write!(
+                f,
+                "git was interrupted while it wrote files in `{place}`, which may be incomplete: {}",
+                named(written)
+            ),
+            None => write!(f, "git was interrupted while it wrote files in `{place}`, which may be incomplete"),
         }?;
         write!(f, " ({end})")?;
         if let Some(work) = work {
             write!(f, "; no work is lost, it is at `{work}`")?;
         }
-        let undo = "; when git can write again, undo what it did";
-        let (changed, added) = match left {
-            Some(WrittenFiles::None | WrittenFiles::All) => return write!(f, "; fix what git reports, then run again"),
-            None => return write!(f, "{undo}, which `git status` shows there; then run again"),
-            Some(WrittenFiles::Some { changed, added }) => (changed, added),
-        };
-        write!(f, "{undo}")?;
-        if !changed.is_empty() {
-            write!(f, ", with `git restore -- FILE` for {}", named(changed))?;
+        match left {
+            Some(WrittenFiles::None | WrittenFiles::All) => f.write_str("; fix what git reports, then run again"),
+            Some(WrittenFiles::Some(_)) | None => write!(
+                f,
+                "; `git diff --name-only {} {}` lists all that lands; fix what git reports, then run again: what git has left there is written anew",
+                from.short(),
+                to.short()
+            ),
         }
-        if !added.is_empty() {
-            let and = if changed.is_empty() { "," } else { ", and" };
-            write!(f, "{and} by deleting what was not there before: {}", named(added))?;
-        }
-        write!(f, "; then run again; `git diff --name-only {} {}` lists all that lands", from.short(), to.short())
     }
 }
 
@@ -121,13 +107,12 @@ mod tests {
     fn only_files_git_has_written_are_reported() {
         let paths = || vec![found("new", true, true, true), found("old", false, true, true)];
         assert_eq!(WrittenFiles::of(true, paths()), WrittenFiles::All);
-        let (changed, added) = (vec!["old".into()], vec!["new".into()]);
-        assert_eq!(WrittenFiles::of(false, paths()), WrittenFiles::Some { changed, added });
+        assert_eq!(WrittenFiles::of(false, paths()), WrittenFiles::Some(vec!["new".into(), "old".into()]));
         let untouched = paths().into_iter().map(|found| FoundPath { touched: false, ..found }).collect();
         assert_eq!(WrittenFiles::of(false, untouched), WrittenFiles::None, "somebody has changed them before");
         let not_yet = vec![found("new", true, false, false), found("old", false, true, false)];
         assert_eq!(WrittenFiles::of(false, not_yet), WrittenFiles::None);
-        let removed = WrittenFiles::Some { changed: vec!["old".into()], added: Vec::new() };
+        let removed = WrittenFiles::Some(vec!["old".into()]);
         assert_eq!(WrittenFiles::of(false, vec![found("old", false, false, true)]), removed);
         assert_eq!(WrittenFiles::of(true, Vec::new()), WrittenFiles::None, "a step may change no file");
     }

@@ -43,6 +43,8 @@ pub struct Guard {
     checkout: BTreeMap<RepoPath, String>,
     /// Unexpected entries of the copy's git directory that were removed or restored since the last look.
     odd: Vec<String>,
+    /// HEADs of the copy that were restored since.
+    heads: Vec<String>,
 }
 
 /// What was changed that should not have been.
@@ -50,6 +52,8 @@ pub struct Guard {
 pub struct Violations {
     /// Configuration or hooks, which fails the node.
     pub control: Vec<String>,
+    /// HEADs that named no complete commit, which fails it too.
+    pub heads: Vec<String>,
     /// The user's files and refs, which are named in a warning: the user may have changed them.
     pub foreign: Vec<String>,
 }
@@ -73,7 +77,7 @@ impl GuardWatch {
             self.moved = true;
         }
         let common = repo.common_dir();
-        let Guard { mut control, odd, .. } = self.look_near(copy)?;
+        let Guard { mut control, odd, heads, .. } = self.look_near(copy)?;
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
         }
@@ -81,7 +85,7 @@ impl GuardWatch {
         let mut refs = self.repo.refs().list_except(&[OWN, own])?;
         refs.extend(self.repo.refs().list(kept)?);
         let own = refs.iter().filter(|(name, at)| landings.has(name, **at)).map(|(name, _)| name.clone()).collect();
-        Ok(Guard { control, refs, own, checkout: self.changes()?, odd })
+        Ok(Guard { control, refs, own, checkout: self.changes()?, odd, heads })
     }
 
     /// Looks only at what also a bound agent can write in its own copy.
@@ -94,8 +98,8 @@ impl GuardWatch {
         if !copy.root().join(".git").symlink_metadata().is_ok_and(|link| link.is_dir()) {
             read_own(copy.root(), ".git", &mut control);
         }
-        let odd = copy.take_cleared();
-        Ok(Guard { control, refs: BTreeMap::new(), own: BTreeSet::new(), checkout: BTreeMap::new(), odd })
+        let (odd, heads) = (copy.take_cleared(), copy.take_replaced_heads());
+        Ok(Guard { control, refs: BTreeMap::new(), own: BTreeSet::new(), checkout: BTreeMap::new(), odd, heads })
     }
 
     /// From the next look on, the user's checkout is compared with where it stands then: what has landed there is no
@@ -154,7 +158,7 @@ impl Guard {
         let refs = changed(&self.refs, &after.refs).filter(|name| !is_own(name));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
-        Violations { control, foreign: files.chain(refs).collect() }
+        Violations { control, heads: after.heads.clone(), foreign: files.chain(refs).collect() }
     }
 }
 
@@ -215,9 +219,10 @@ impl Guards {
         let mut all = Violations::default();
         for (repo, before) in &self.0 {
             let Some(after) = after.0.get(repo) else { continue };
-            let Violations { control, foreign } = before.compare(after, kept);
+            let Violations { control, heads, foreign } = before.compare(after, kept);
             let named = |what: String| if self.0.len() > 1 { format!("{repo}: {what}") } else { what };
             all.control.extend(control.into_iter().map(named));
+            all.heads.extend(heads.into_iter().map(named));
             all.foreign.extend(foreign.into_iter().map(named));
         }
         all

@@ -78,8 +78,8 @@ pub fn save<'a>(
         let name = format!("{prefix}{number}");
         match repo.refs().swap(&name, None, commit, "pleach: keep") {
             Ok(()) => return Ok(name),
-            // A name that is taken, or whose lock a killed run left behind, is not needed: the next one will do.
-            Err(SwapError::Stale { .. } | SwapError::Locked { .. }) if number < first + TRIES => number += 1,
+            // Somebody else has taken this one.
+            Err(SwapError::Stale { .. }) if number < first + TRIES => number += 1,
             Err(error) => return Err(Error::Git(error.into())),
         }
     }

@@ -6,7 +6,7 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::names::lock_path;
 use super::stop_request::is_wish;
@@ -16,6 +16,11 @@ const LOOKS: u32 = 1_000;
 
 /// How long at a time.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// How long to wait for a killed process's children to exit, and how long at a time.
+const ORPHANS_END: Duration = Duration::from_secs(10);
+
+const BETWEEN_ORPHANS: Duration = Duration::from_millis(20);
 
 /// A held lock. Dropped, it is free again, unless a process it was handed to is still alive.
 #[derive(Debug, Clone)]
@@ -46,8 +51,25 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock `name` below the common git directory, or says who has it.
+    /// Takes the lock `name` below the common git directory, or says who has it. What a killed process had started is waited
+    /// for.
     pub fn take(common_dir: &Path, name: &str, what: &str) -> Result<Self, LockError> {
+        Self::take_and_say(common_dir, name, what, |_| {})
+    }
+
+    /// The same, saying who is waited for.
+    fn take_and_say(
+        common_dir: &Path,
+        name: &str,
+        what: &str,
+        say: impl FnMut(&LockHolder),
+    ) -> Result<Self, LockError> {
+        Self::outwait(common_dir, name, say);
+        Self::take_now(common_dir, name, what)
+    }
+
+    /// The same without waiting.
+    pub(crate) fn take_now(common_dir: &Path, name: &str, what: &str) -> Result<Self, LockError> {
         let path = lock_path(common_dir, name);
         let failed = |source| LockError::Io { path: path.clone(), source };
         if let Some(dir) = path.parent() {
@@ -122,14 +144,16 @@ impl Lock {
         Some(LockHolder::read(&text))
     }
 
-    /// Waits while a lock is held by what a process of this machine that is gone had started, which dies by itself. Asks
-    /// `goes_on` before each look whether to wait any longer.
-    pub fn outwait(common_dir: &Path, name: &str, mut goes_on: impl FnMut(&LockHolder) -> bool) {
+    /// Waits up to ten seconds while a lock is held by what a process of this machine that is gone had started, which dies by
+    /// itself. `say` is called with that process at each look.
+    pub(crate) fn outwait(common_dir: &Path, name: &str, mut say: impl FnMut(&LockHolder)) {
+        let begun = Instant::now();
         while let Some(holder) = Self::holder(common_dir, name)
             && holder.is_gone(common_dir, name)
-            && goes_on(&holder)
+            && begun.elapsed() < ORPHANS_END
         {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            say(&holder);
+            std::thread::sleep(BETWEEN_ORPHANS);
         }
     }
 
@@ -255,9 +279,24 @@ mod tests {
         std::fs::write(&path, format!("process 2147483646 on {} since yesterday", host())).unwrap();
         let locked = File::open(&path).unwrap();
         locked.lock().unwrap();
-        let error = Lock::take(dir.path(), "a", "it").unwrap_err().to_string();
+        let error = Lock::take_now(dir.path(), "a", "it").unwrap_err().to_string();
         assert!(error.starts_with(&format!("it is in use by process {} on ", std::process::id())), "{error}");
         assert!(error.contains("pleach/lock/a`; process 2147483646 on ") && error.ends_with("has ended"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_holder_had_started_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Lock::take(dir.path(), "a", "a").unwrap());
+        let path = dir.path().join("pleach/lock/a");
+        std::fs::write(&path, format!("process 2147483646 on {} since yesterday", host())).unwrap();
+        let mut locked = Some(File::open(&path).unwrap());
+        locked.as_ref().unwrap().lock().unwrap();
+        let taken = Lock::take_and_say(dir.path(), "a", "it", |holder| {
+            assert_eq!(holder.process, Some(2_147_483_646));
+            locked.take();
+        });
+        taken.unwrap();
     }
 
     #[test]

@@ -209,8 +209,10 @@ async fn a_context_without_its_first_record_restarts() {
     let first = History::all_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     // As if the process had been killed before it wrote anything of this branch.
-    world.git(&["update-ref", "-d", &context_ref(&id, &b())], &world.repo_path());
-    world.git(&["update-ref", "-d", &format!("refs/heads/pleach/both/{id}--b")], &world.repo_path());
+    for name in [context_ref(&id, &b()), format!("refs/heads/pleach/both/{id}--b")] {
+        let at = repo.refs().find(&name).unwrap().unwrap();
+        repo.refs().delete(&name, at, "never made").unwrap();
+    }
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let alone = script(world.root(), "").replace("cat '", "true '").replace("echo pong > '", "true '");
     let engine: Arc<Engine> = world.scripted(&alone);

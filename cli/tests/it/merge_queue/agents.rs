@@ -161,6 +161,20 @@ fn what_passed_only_with_others_is_told_as_such() {
 }
 
 #[test]
+fn ref_locks_of_killed_processes_stop_no_queue() {
+    let left = "cd \"$(git rev-parse --git-common-dir)\" && for ref in refs/heads/mine refs/heads/pleach/resolve/* \
+                refs/pleach/queue/main/order refs/pleach/queue/main/conflict/*; do touch -d 2020-01-01 $ref.lock; done";
+    let queue = with_agent(&format!("{BOTH}\n{left}\n"), "grep -q -i five lines.txt || grep -qx 5 lines.txt");
+    queue.env.unbound();
+    conflicting(&queue);
+    assert_eq!(names(&queue.process(0)["landed"]), ["upper", "lower"]);
+    assert_eq!(queue.env.git(&["for-each-ref", "refs/heads/pleach/resolve"]), "", "nothing of the agent is left");
+    let told = queue.env.pleach(&["doctor"]).stdout;
+    assert_eq!(told.matches("left a lock on").count(), 1, "{told}");
+    assert!(told.contains("left a lock on refs/heads/mine"), "{told}");
+}
+
+#[test]
 fn markers_that_are_left_are_a_partial_resolution() {
     let queue = with_agent("cat > /dev/null; sed -i 's/^20$/twenty/' lines.txt", "true");
     conflicting(&queue);

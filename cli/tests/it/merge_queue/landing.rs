@@ -336,3 +336,40 @@ fn a_command_makes_only_its_own_files() {
     assert_eq!(queue.landed("gen.txt").as_deref(), Some("made"));
     assert_eq!(queue.landed("other.lock"), Some(lines("A", "Z").trim_end().to_owned()), "its command did not run");
 }
+
+/// A git that fails as this says the first time it is to move the checkout, with a file half written.
+fn interrupted(how: &str) -> Queue {
+    let queue = Queue::tested("true");
+    let env = &queue.env;
+    let real = env.program("sh", env.root()).args(["-c", "command -v git"]).output().expect("sh can be started");
+    let (real, root) = (String::from_utf8(real.stdout).expect("a path"), env.root().display().to_string());
+    queue.branch("topic", &[("topic.txt", "all of it\n"), ("lines.txt", "1\n2\n")]);
+    queue.enqueue("topic");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'merge -q '*) if mkdir {root}/failed; then cd {root}/repo; rm lines.txt; \
+         printf '1\\n' > lines.txt; printf all > topic.txt; {how}; fi;; esac\nexec {} \"$@\"\n",
+        real.trim()
+    );
+    env.write_program("bin/git", &script);
+    queue
+}
+
+#[test]
+fn an_interrupted_landing_of_the_queue_continues_by_itself() {
+    let queue = interrupted("echo 'fatal: write error: No space left on device' >&2; exit 128");
+    let ran = queue.env.pleach(&["-y", "merge", "process"]).expect(7);
+    let error = ran.fails_with("git-interrupted").naming("No space left on device");
+    error.naming("may be incomplete: `lines.txt`, `topic.txt`");
+    assert_eq!(queue.env.read("repo/topic.txt"), "all");
+    assert_eq!(names(&queue.process(0)["landed"]), ["topic"]);
+    assert_eq!(queue.env.read("repo/topic.txt"), "all of it\n");
+    assert_eq!(queue.env.git(&["status", "--porcelain"]), "");
+
+    // Killed together with git, whose lock stays.
+    let queue = interrupted(": > .git/index.lock; kill -9 $PPID; kill -9 $$");
+    let died = queue.env.command(&["-y", "merge", "process"]).output().expect("pleach starts");
+    assert!(!died.status.success());
+    assert_eq!(names(&queue.process(0)["landed"]), ["topic"]);
+    assert_eq!(queue.env.read("repo/lines.txt"), "1\n2\n");
+    assert_eq!(queue.env.git(&["status", "--porcelain"]), "");
+}

@@ -297,3 +297,17 @@ fn a_red_target_is_said_before_a_tree_is_worked() {
     ran.warns_once("tests-edited").naming("T001 has changed `check.sh`, which its tests are started from");
     garden.gardener(&[]).expect(0).does_not_warn("target-red");
 }
+
+#[test]
+fn work_begun_on_what_was_taken_back_lands_alone() {
+    let garden = tested(&["T001", "T002"], "true\n", "history: merge, auto_merge_clean: false");
+    let begun = garden.env.git(&["rev-parse", "main"]);
+    garden.garden(&["--task", "T001"]).expect(0);
+    garden.gardener(&["--jobs", "2"]).expect(5);
+    garden.env.git(&["reset", "--quiet", "--hard", begun.trim()]);
+    garden.env.pleach(&["merge", "approve", "T002"]).expect(0);
+    garden.env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(garden.completed(), ["T002"]);
+    let files = garden.files("main");
+    assert!(files.contains(&"T002.txt".to_owned()) && !files.contains(&"T001.txt".to_owned()), "{files:?}");
+}

@@ -91,7 +91,7 @@ fn a_blocked_landing_keeps_its_work_and_lands_later() {
 }
 
 #[test]
-fn an_interrupted_landing_names_its_work_and_the_undo() {
+fn an_interrupted_landing_names_its_work_and_continues() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/.git/info/attributes", "T001.txt filter=broken\n");
     let smudge = "case $PWD in */repo) exit 1;; *) cat;; esac";
@@ -100,10 +100,10 @@ fn an_interrupted_landing_names_its_work_and_the_undo() {
     garden.agent(&format!("{WRITES}; echo more >> README.md"), APPROVES);
     let ran = garden.env.pleach(&["-y", "gardener"]).expect(7);
     let error = ran.fails_with("git-interrupted").naming("smudge filter").naming("`pleach/tasks/main/T001`");
-    error.naming("`git restore -- FILE`").naming("`README.md`").not_naming("--no-overwrite-ignore");
+    error.naming("may be incomplete: `README.md`").not_naming("--no-overwrite-ignore");
     garden.env.git(&["config", "--remove-section", "filter.broken"]);
-    garden.env.git(&["restore", "--", "README.md"]);
-    garden.gardener(&[]).expect(0);
+    garden.env.pleach(&["-y", "gardener"]).expect(0);
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
     assert_eq!(garden.completed(), ["T001"]);
     assert_eq!(garden.times_asked("T001", "implement"), 1, "what is done is not done again");
 }
@@ -115,7 +115,7 @@ fn a_file_resembling_what_lands_still_belongs_to_users() {
     garden.agent(&format!("{WRITES}; echo more >> README.md"), APPROVES);
     garden.env.write("repo/README.md", "");
     let ran = garden.gardener(&[]).expect(5);
-    assert!(!format!("{ran}").contains("git restore"), "{ran}");
+    assert!(!format!("{ran}").contains("incomplete"), "{ran}");
     assert_eq!(garden.env.read("repo/README.md"), "");
 }
 
@@ -818,4 +818,30 @@ fn a_landing_has_a_trailer_in_its_record() {
     };
     assert_eq!(landed(&record), garden.env.git(&["rev-parse", "main"]).trim());
     assert_eq!(landed(&format!("{record}~")), "", "no other record has it");
+}
+
+#[test]
+fn work_taken_back_with_reset_stays_away() {
+    for (how, settings) in [(&[][..], ""), (&["--jobs", "2"][..], "merge: {history: linear}\n")] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+        garden.configure(&format!("tree: {{test_command: 'true', delete_branches: false}}\n{settings}"));
+        garden.garden(&["--task", "T001"]).expect(0);
+        let begun = garden.env.git(&["rev-parse", "main"]);
+        garden.gardener(how).expect(0);
+        assert_eq!(garden.completed(), ["T001", "T002"]);
+        garden.env.git(&["reset", "--quiet", "--hard", begun.trim()]);
+        let has_it = || garden.files("main").contains(&"T002.txt".to_owned());
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert_eq!(status.next(), ("work", "T002"), "{status}");
+        garden.plant(&Tree::of(&["T001", "T002", "T003"]));
+        garden.garden(&["--task", "T003"]).expect(0);
+        garden.env.pleach(&["-y", "merge", "process"]).expect(0);
+        assert!(!has_it() && garden.completed() == ["T001", "T003"], "{how:?}: {:?}", garden.completed());
+        // It is not done, so a run over the tree does it again.
+        let ran = garden.gardener(how).expect(0);
+        ran.warns("task-lost").naming("T002 is done again");
+        ran.warns("task-branch-restarted").naming("refs/pleach/keep/T002-1");
+        assert_eq!((garden.file("main", "T002.txt").as_str(), garden.times_asked("T002", "implement")), ("T002 2", 2));
+        assert_eq!(garden.file("refs/pleach/keep/T002-1", "T002.txt"), "T002 1");
+    }
 }

@@ -312,3 +312,40 @@ fn a_session_in_one_repo_lands_as_an_entry() {
     assert_eq!(env.git(&["show", "release:one"]), "1");
     assert_eq!(env.git(&["ls-tree", "--name-only", "main"]), "README.md");
 }
+
+#[test]
+fn a_landing_cut_off_at_its_very_end_is_finished() {
+    let env = done(&tested());
+    let sid = env.session();
+    let died = env.command(&["-y", "land", &sid]).env("PLEACH_CRASH", "landing:after:2").output();
+    assert!(!died.expect("pleach starts").status.success());
+    assert_eq!(env.versions(), ["2", "2"], "all has landed, and nothing says so");
+    // What comes after it is no part of it, even where the tests fail on that.
+    env.write("repo/version", "3\n");
+    env.git(&["commit", "--quiet", "-am", "Version 3"]);
+    let unfinished = || {
+        let status = env.pleach(&["status", "--json", &sid]).expect(0).json();
+        status["landing"].as_array().expect("a list").len()
+    };
+    assert_eq!(unfinished(), 2);
+    env.land(&[]).expect(0);
+    assert_eq!((unfinished(), env.versions()), (0, ["3", "2"].map(String::from)));
+    // Cut off once it was recorded: only the mark is left.
+    let mark = env.write(format!("repo/.git/pleach/landing/{sid}"), "");
+    let body = tool("look", "true") + "start -> look -> exit";
+    env.run(&graph("look", &body), &[]).expect(0).does_not_warn("landing-unfinished");
+    assert!(!mark.exists());
+}
+
+#[test]
+fn a_session_queued_by_half_is_queued_as_hinted() {
+    let env = done(TWO);
+    let sid = env.session();
+    let died = env.command(&["merge", "enqueue", &sid]).env("PLEACH_CRASH", "ref-swap:after:1").output();
+    assert!(!died.expect("pleach starts").status.success());
+    let ran = env.pleach(&["-y", "merge", "process"]).expect(5);
+    assert!(format!("{ran}").contains("; `pleach merge enqueue [SID]` queues the rest of it"), "{ran}");
+    env.pleach(&["merge", "enqueue", &sid]).expect(0);
+    env.pleach(&["-y", "merge", "process"]).expect(0);
+    assert_eq!(env.versions(), ["2", "2"]);
+}

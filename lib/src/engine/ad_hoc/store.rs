@@ -109,7 +109,7 @@ impl<'r> TaskStore<'r> {
             }
             match self.write(&task, None, "create") {
                 Ok(tip) => return Ok(StoredTask { task, tip }),
-                Err(SwapError::Stale { .. } | SwapError::Locked { .. }) if tries > 0 => {}
+                Err(SwapError::Stale { .. }) if tries > 0 => {}
                 Err(error) => return Err(git::Error::from(error).into()),
             }
         }
@@ -180,7 +180,7 @@ impl<'r> TaskStore<'r> {
             tries -= 1;
             match self.write(&task, Some(tip), what) {
                 Ok(tip) => return Ok(Some((StoredTask { task, tip }, true))),
-                Err(SwapError::Stale { .. } | SwapError::Locked { .. }) if tries > 0 => {}
+                Err(SwapError::Stale { .. }) if tries > 0 => {}
                 Err(error) => return Err(git::Error::from(error).into()),
             }
         }

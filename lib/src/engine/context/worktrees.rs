@@ -150,7 +150,8 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     let mut worktree = git::worktree::open_or_repair(&repo, &path, at.base, &rules, belongs)?;
     // One that was just created has nothing to keep.
     let is_pristine = worktree.take_pristine();
-    let odd = worktree.take_cleared();
+    let mut odd = worktree.take_cleared();
+    odd.extend(worktree.take_replaced_heads());
     if !odd.is_empty() {
         let odd = listed(odd, NAMED);
         context.warnings.push(

@@ -96,6 +96,6 @@ pub(super) fn archive_old(repo: &Repo, target: &BranchName, now: Timestamp) -> R
     match repo.refs().swap_all(&moves, "pleach: archive") {
         Ok(()) => Ok(()),
         // Who comes next archives them.
-        Err(error) => outrun(repo, error),
+        Err(error) => outrun(error),
     }
 }

@@ -144,7 +144,7 @@ struct Merging<'a> {
 impl Merging<'_> {
     /// Without help from outside.
     fn plain(&self) -> Result<MergeBuild, QueueError> {
-        let EntrySides { base, onto, head } = self.sides;
+        let EntrySides { base, onto, head, .. } = self.sides;
         // What lands with others is a commit that says so.
         if base == onto && self.is_linear() && self.entry.together.is_none() {
             let tree = self.repo.tree_of(head)?;
@@ -195,8 +195,9 @@ impl Merging<'_> {
         self.options.history == HistoryShape::Linear
     }
 
+    /// A merge would bring back what was taken off the target.
     fn rebuilds(&self) -> bool {
-        self.is_linear() && self.entry.base.is_some()
+        (self.is_linear() && self.entry.base.is_some()) || self.sides.is_taken_back
     }
 
     fn built(&self, commit: CommitId, tree: TreeId, origin: MergeOrigin) -> MergeBuild {
@@ -209,7 +210,7 @@ impl Merging<'_> {
 
     /// The entry's own commits, built again one by one.
     fn rebuilt(&self, writer: &mut Writer) -> Result<Result<(CommitId, TreeId), Conflict>, git::Error> {
-        let EntrySides { base, onto, head } = self.sides;
+        let EntrySides { base, onto, head, .. } = self.sides;
         let commits = landing::commits_since(self.repo, head, base)?;
         match landing::rebuild(self.repo, writer, &commits, base, onto) {
             Ok(copies) => {
@@ -357,7 +358,7 @@ impl Merging<'_> {
     /// The entry's own commits, built again: those that conflict with the files before them, then a commit with the
     /// resolved ones, and the last commit on top of it.
     fn rebuilt_with(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
-        let EntrySides { base, onto, head } = self.sides;
+        let EntrySides { base, onto, head, .. } = self.sides;
         let commits = landing::commits_since(self.repo, head, base)?;
         let [before @ .., last] = &commits[..] else { return Ok(onto) };
         let (from, tip) = (self.repo.tree_of(base)?, self.repo.tree_of(onto)?);

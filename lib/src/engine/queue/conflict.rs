@@ -99,8 +99,6 @@ pub(super) fn keep_conflict(
         trailers: vec![(CONFLICT_TRAILER.to_owned(), entry.id.to_string())],
     };
     let commit = commit_of_both(repo, entry, onto, (tree, message.write()))?;
-    // Only who works the queue writes it, so a lock was left by a killed process.
-    repo.refs().remove_stale_lock(&name)?;
     let old = repo.refs().find(&name)?;
     if old != Some(commit) {
         repo.refs().swap(&name, old, commit, "pleach: conflict")?;
@@ -173,7 +171,6 @@ pub(super) fn commit_of_both(
 /// Forgets the conflict of an entry that is resolved or closed.
 pub(super) fn forget_conflict(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<(), QueueError> {
     let name = conflict_ref(target, id);
-    repo.refs().remove_stale_lock(&name)?;
     if let Some(old) = repo.refs().find(&name)? {
         repo.refs().delete(&name, old, "pleach: resolved")?;
     }

@@ -9,12 +9,13 @@ use super::landing::tip_of;
 use super::state::StoredEntry;
 use super::store::{MergeQueue, queue_targets};
 use crate::clock;
-use crate::engine::SessionRepos;
+use crate::engine::{SessionRepos, lock_name, resume};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use crate::queue::QueueEntry;
+use crate::record;
 use crate::redact::Redactor;
-use crate::workspace::{self, new_entry_id};
+use crate::workspace::{self, Lock, new_entry_id};
 
 /// What is to land in one repository.
 #[derive(Debug, Clone)]
@@ -141,11 +142,27 @@ pub(super) fn unmark(repo: &Repo, session: &SessionId) {
     let _ = std::fs::remove_file(repo.common_dir().join(UNDER_WAY).join(session.as_str()));
 }
 
-/// The sessions whose landing was cut off after it was decided.
+/// The sessions whose landing was cut off after it was decided. The mark of one that was cut off before that, or after it
+/// was recorded as done, is forgotten.
 pub fn unfinished_landings(repo: &Repo) -> Vec<SessionId> {
     let Ok(marks) = std::fs::read_dir(repo.common_dir().join(UNDER_WAY)) else { return Vec::new() };
     let mut found: Vec<SessionId> =
         marks.flatten().filter_map(|mark| mark.file_name().to_str()?.parse().ok()).collect();
     found.sort();
+    found.retain(|session| is_under_way(repo, session));
     found
+}
+
+fn is_under_way(repo: &Repo, session: &SessionId) -> bool {
+    let is_open = match resume::read(repo, session) {
+        Ok(recorded) => !recorded.state.landing.is_empty(),
+        Err(crate::engine::Error::Record(record::Error::Missing { .. })) => false,
+        // It is named to whoever tries to finish it.
+        Err(_) => true,
+    };
+    // Whoever has the session may be about to decide.
+    if !is_open && !Lock::is_held(repo.common_dir(), &lock_name(session)) {
+        unmark(repo, session);
+    }
+    is_open
 }

@@ -92,7 +92,8 @@ pub(super) fn land(
             Ok(LandedPrefix::Moved)
         }
         Err(error @ (LandError::Git(_) | LandError::NotForward { .. } | LandError::Overwritten { .. })) => {
-            update(repo, queue, &ids, back)?;
+            // A full disk takes no word of it either; the next run finds that it was cut off.
+            let _ = update(repo, queue, &ids, back);
             Err(error.into())
         }
         Err(held) => {

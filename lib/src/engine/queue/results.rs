@@ -137,7 +137,7 @@ pub(super) fn note(repo: &Repo, target: &BranchName, key: &ResultKey, result: &T
         }
         match repo.refs().swap(&name, old, commit, "pleach: tested") {
             Ok(()) => return Ok(()),
-            Err(error) => outrun(repo, error)?,
+            Err(error) => outrun(error)?,
         }
     }
     Err(QueueError::Contended(target.clone()))

@@ -13,6 +13,8 @@ pub(super) struct EntrySides {
     pub onto: CommitId,
     /// The entry's own commit.
     pub head: CommitId,
+    /// What the work was begun on was taken off the target since.
+    pub is_taken_back: bool,
 }
 
 impl EntrySides {
@@ -24,7 +26,7 @@ impl EntrySides {
             Some(own) if repo.history().is_ancestor(shared, own)? => own,
             _ => shared,
         };
-        Ok(Some(Self { base, onto, head: entry.head }))
+        Ok(Some(Self { base, onto, head: entry.head, is_taken_back: base != shared }))
     }
 
     /// Their files.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::error::QueueError;
 use crate::clock;
-use crate::git::{self, BlobId, Commit, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::git::{BlobId, Commit, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
 use crate::queue::{EntryState, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
@@ -47,25 +47,10 @@ pub(super) fn queue_ref(target: &BranchName, name: &str) -> String {
     format!("{QUEUES}{}/{name}", branch_key(target))
 }
 
-/// Whether a change is to be tried again: another process was first, or was killed and has left a lock. Locks of these refs
-/// are held for a moment only, so one that stays belongs to nobody.
-pub(super) fn outrun(repo: &Repo, error: SwapError) -> Result<(), QueueError> {
+/// Whether a change is to be tried again: another process was first.
+pub(super) fn outrun(error: SwapError) -> Result<(), QueueError> {
     match error {
         SwapError::Stale { .. } => Ok(()),
-        SwapError::Locked { name, .. } if name.starts_with("refs/pleach/") => {
-            repo.refs().remove_stale_lock(&name)?;
-            Ok(())
-        }
-        SwapError::Other(git::Error::Locked { lock }) if lock.starts_with(repo.common_dir().join("refs/pleach")) => {
-            let name = lock
-                .strip_prefix(repo.common_dir())
-                .ok()
-                .and_then(|name| name.with_extension("").to_str().map(str::to_owned));
-            if let Some(name) = name {
-                repo.refs().remove_stale_lock(&name)?;
-            }
-            Ok(())
-        }
         error => Err(error.into()),
     }
 }

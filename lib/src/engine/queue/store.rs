@@ -173,19 +173,10 @@ impl MergeQueue {
             return Ok(true);
         }
         let moved = match change.target {
-            Some(step) => match git::land::swap_with(repo, &self.target, step, &moves, why) {
-                Err(busy @ git::LandError::Busy { .. }) => {
-                    let mut is_freed = false;
-                    for step in &moves {
-                        is_freed |= repo.refs().remove_stale_lock(&step.name)?;
-                    }
-                    return if is_freed { Ok(false) } else { Err(busy.into()) };
-                }
-                moved => moved?,
-            },
+            Some(step) => git::land::swap_with(repo, &self.target, step, &moves, why)?,
             None => match repo.refs().swap_all(&moves, why) {
                 Ok(()) => true,
-                Err(error) => return outrun(repo, error).map(|()| false),
+                Err(error) => return outrun(error).map(|()| false),
             },
         };
         if moved {

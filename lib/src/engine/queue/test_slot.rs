@@ -67,7 +67,7 @@ impl TestSlot {
     /// Takes a slot; none if something still runs in it.
     pub(super) fn take(place: &TestPlace, number: u32) -> Result<Option<Self>, QueueError> {
         let what = format!("a worktree of the merge queue of `{}`", place.target);
-        match Lock::take(place.repo.common_dir(), &queue_slot_lock(&place.target, number), &what) {
+        match Lock::take_now(place.repo.common_dir(), &queue_slot_lock(&place.target, number), &what) {
             Ok(lock) => Ok(Some(Self { number, lock, worktree: None })),
             Err(LockError::Held { .. }) => Ok(None),
             Err(error) => Err(error.into()),

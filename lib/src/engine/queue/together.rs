@@ -147,6 +147,11 @@ impl JointLanding {
                 Ok(parts) => parts,
                 Err(refused) => return Ok(refused),
             };
+            if parts.iter().all(|part| part.item.is_none()) {
+                // Whatever has become of the targets since: there is nothing left to test or to move.
+                tokio::task::block_in_place(|| self.record_landed())?;
+                return Ok(JointOutcome::Landed(Vec::new()));
+            }
             let verdict = match self.is_decided(&parts)? {
                 true => JointVerdict { verdict: TestVerdict::Unverified, beside: Vec::new() },
                 false => match self.test(&mut parts).await? {
@@ -395,17 +400,15 @@ impl JointLanding {
                 }
             }
         }
-        if done < parts.len() {
-            // Also where nothing moves any more: it is said for all of them where they go.
-            let moves = parts.iter().map(|part| {
-                let (repo, target) = (part.part.name.clone(), part.part.target.clone());
-                let to = part.item.as_ref().map_or(part.tip, |item| item.built.commit);
-                Landing { repo, target, from: part.tip, to, extra: Default::default() }.into()
-            });
-            mark(self.repos.record(), &self.session)?;
-            // From here on all of them move, whatever happens to this process.
-            self.record("land", moves.collect())?;
-        }
+        // It is said for all of them where they go, also where nothing moves any more.
+        let moves = parts.iter().map(|part| {
+            let (repo, target) = (part.part.name.clone(), part.part.target.clone());
+            let to = part.item.as_ref().map_or(part.tip, |item| item.built.commit);
+            Landing { repo, target, from: part.tip, to, extra: Default::default() }.into()
+        });
+        mark(self.repos.record(), &self.session)?;
+        // From here on all of them move, whatever happens to this process.
+        self.record("land", moves.collect())?;
         let (mut landed, mut moved) = (Vec::new(), done);
         for part in parts.iter_mut() {
             let Some(item) = part.item.clone() else { continue };

@@ -29,11 +29,11 @@ impl TaskSlot {
         if number == FIRST_SLOT { format!("worktree-tasks-{key}") } else { format!("worktree-tasks-{key}:{number}") }
     }
 
-    /// Takes a slot of a target's tasks, or reports its holder.
+    /// Takes a slot of a target's tasks, or reports its holder at once.
     pub fn take(repo: &Repo, target: &BranchName, number: u32) -> Result<Self, Error> {
         let name = Self::lock_name(target, number);
         let what = format!("the worktree of the tasks on `{target}`");
-        Ok(Self { number, lock: Lock::take(repo.common_dir(), &name, &what)?, workspace: None })
+        Ok(Self { number, lock: Lock::take_now(repo.common_dir(), &name, &what)?, workspace: None })
     }
 }
 

@@ -33,8 +33,6 @@ pub(super) struct Beginning {
 pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error> {
     let branch = run.branch_of(task)?;
     let name = branch_ref(&branch);
-    // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
-    run.repo.refs().remove_stale_lock(&name)?;
     let state = run.progress.task(task);
     let is_leaf = run.plan.tree.is_leaf(task);
     if is_leaf {

@@ -26,8 +26,6 @@ pub(super) fn delete_landed_branches(run: &TreeRun) -> Result<(), Error> {
                 continue;
             }
             let name = branch_ref(&branch);
-            // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
-            run.repo.refs().remove_stale_lock(&name)?;
             match run.repo.refs().delete(&name, tip, "pleach: landed") {
                 Ok(()) => {}
                 // Another process is using it.

@@ -2,7 +2,6 @@
 
 use super::Error;
 use super::run::TreeRun;
-use crate::git::SwapError;
 use crate::ids::{CommitId, TaskId};
 use crate::workspace::KEEP;
 
@@ -14,17 +13,9 @@ pub(super) fn keep(run: &TreeRun, task: &TaskId, commit: CommitId) -> Result<Str
     let prefix = format!("{KEEP}{task}-");
     let taken = run.repo.refs().list(&prefix)?;
     let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
-    let first = used.max().unwrap_or(0) + 1;
-    let mut number = first;
-    loop {
-        let name = format!("{prefix}{number}");
-        match run.repo.refs().swap(&name, None, commit, "pleach: keep") {
-            Ok(()) => return Ok(name),
-            // A killed run left its lock there; use the next name.
-            Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
-            Err(error) => return Err(crate::git::Error::from(error).into()),
-        }
-    }
+    let name = format!("{prefix}{}", used.max().unwrap_or(0) + 1);
+    run.repo.refs().swap(&name, None, commit, "pleach: keep").map_err(crate::git::Error::from)?;
+    Ok(name)
 }
 
 /// The ref under which a commit of a task is kept.

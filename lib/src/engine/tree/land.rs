@@ -481,8 +481,6 @@ pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: Commit
     tokio::task::block_in_place(|| {
         if *on != run.plan.target {
             let name = branch_ref(on);
-            // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
-            run.repo.refs().remove_stale_lock(&name)?;
             if run.repo.refs().find(&name)?.is_none() {
                 let made = run.repo.refs().swap(&name, None, from, "pleach: a phase begins");
                 made.map_err(crate::git::Error::from)?;

@@ -43,8 +43,6 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
         return Ok(());
     }
     let (name, target) = (branch_ref(&on), target_tip(&run.repo, &run.plan.target)?);
-    // As with the branch of a task, the holder of the target is the only writer.
-    run.repo.refs().remove_stale_lock(&name)?;
     let tip = run.repo.refs().find(&name)?;
     let phase = run.plan.tree.phase_of(task);
     let mut unmerged = None;

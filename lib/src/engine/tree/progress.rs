@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use super::step_cache;
 use super::step_scan::{Cut, Names, Runs, ScanScope, StepScan, gather, is_candidate, is_turn, limit};
+use crate::engine::lock_name;
+use crate::event::Event;
 use crate::git::{self, HistoryCommit, HistoryParent, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{
     BranchNaming, CandidateStep, Chain, OpenBranch, Progress, StepPlace, UnreadableBranch, fold, print, taken,
 };
+use crate::record::History;
 use crate::step::{Step, StepKind, TreeName, short_id};
-use crate::workspace::{branch_ref, phase_branches, task_branches};
+use crate::workspace::{Lock, branch_ref, phase_branches, task_branches};
 
 /// Number of uncached commits that are read again each time before the cache is rewritten.
 const WORTH_CACHING: usize = 100;
@@ -312,6 +315,12 @@ impl ProgressReader {
                 }
                 chain => {
                     let chain = chain?;
+                    if let Some(chain) = &chain
+                        && is_task
+                        && self.is_taken_back(chain)?
+                    {
+                        continue;
+                    }
                     let is_open = |chain: &&Chain| chain.steps.last().is_some_and(|newest| !landed.has_copy_of(newest));
                     let steps = chain.iter().filter(|_| !is_task).filter(is_open).flat_map(|chain| &chain.steps);
                     gathered.extend(steps.map(|seen| seen.found.commit));
@@ -320,6 +329,21 @@ impl ProgressReader {
             }
         }
         Ok((chains, unread))
+    }
+
+    /// Whether a branch is as it was when its task landed on the target in this clone: the target does not have that any
+    /// more, so somebody has taken it back, and it does not land again. In another clone the landing may not have arrived.
+    fn is_taken_back(&self, chain: &Chain) -> Result<bool, Error> {
+        let newest = chain.steps.last().map(|newest| &newest.found).filter(|newest| newest.commit == chain.branch.tip);
+        let Some(session) = newest.and_then(|newest| newest.step.session.as_ref()) else { return Ok(false) };
+        if !Lock::exists(self.repo.common_dir(), &lock_name(session)) {
+            return Ok(false);
+        }
+        // An unreadable record tells nothing.
+        let Ok(history) = History::newest(&self.repo, session) else { return Ok(false) };
+        Ok(history
+            .events()
+            .any(|recorded| matches!(&recorded.event, Event::Landed(landed) if landed.target == self.target)))
     }
 
     /// The existing branches of phases and tasks, readable or not.

@@ -186,8 +186,6 @@ impl Marking<'_> {
     /// records of its sessions have the intact part.
     fn remove(&self, branch: &OpenBranch) -> Result<(BranchName, CommitId), Error> {
         let name = branch_ref(&branch.name);
-        // Only the holder of the target writes this ref, so a lock on it was left by a killed run.
-        self.repo.refs().remove_stale_lock(&name)?;
         self.repo.refs().delete(&name, branch.tip, "pleach: cannot be read").map_err(crate::git::Error::from)?;
         Ok((branch.name.clone(), branch.tip))
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::collected::Collected;
-use super::worker::{block, changed_settings};
+use super::worker::{block, fail_if_trespassed};
 use super::{NodeFinished, Stopped, Worker, agent, command, human, join, run_tests};
 use crate::engine::executor::Work;
 use crate::engine::worker::cancel::NodeCancel;
@@ -60,7 +60,7 @@ async fn watched(worker: &mut Worker, work: Work, end: &mut Collected) -> Result
         let trespass = before.compare(&after, "");
         worker.name_foreign(&trespass.foreign, &mut end.warnings);
         worker.tie(&mut end.warnings)?;
-        return changed_settings(trespass.control, result, end.step.as_mut());
+        return fail_if_trespassed(&trespass, result, end.step.as_mut());
     }
     let (own, kept) = worker.own_refs();
     let before = block(|| worker.workspace.look_before(&own, &kept))?;

@@ -30,7 +30,7 @@ use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
-use crate::workspace::{self, CopyPosition, Error, Guards, Scratch, Workspace};
+use crate::workspace::{self, CopyPosition, Error, Guards, Scratch, Violations, Workspace};
 
 pub struct Worker {
     pub engine: Arc<Engine>,
@@ -153,7 +153,7 @@ impl Worker {
             true => self.workspace.keep_look(after),
             false => self.workspace.forget_look(),
         }
-        changed_settings(trespass.control, result, end.step.as_mut())
+        fail_if_trespassed(&trespass, result, end.step.as_mut())
     }
 
     /// Brings the worktrees to commits. What is in no commit is kept.
@@ -308,15 +308,24 @@ pub(super) fn some(commits: Snapshot) -> Option<Snapshot> {
 /// Number of items a message names.
 pub(super) const NAMED: usize = 10;
 
-/// Fails a node that changed the repository's own settings, whatever its outcome, and says so in its step.
-pub(super) fn changed_settings(
-    changed: Vec<String>,
+/// Fails a node that changed the repository's own settings, or left a HEAD nothing can be read from, whatever its outcome,
+/// and says so in its step.
+pub(super) fn fail_if_trespassed(
+    found: &Violations,
     result: Result<Outcome, Stopped>,
     step: Option<&mut StepReport>,
 ) -> Result<Outcome, Stopped> {
+    let changed = (!found.control.is_empty())
+        .then(|| format!("the repository's own settings were changed: {}", listed(&found.control, NAMED)));
+    let lost = (!found.heads.is_empty()).then(|| {
+        format!(
+            "{} was restored; where no agent wrote that, a `git gc --prune=now` beside the run has removed its commit",
+            listed(&found.heads, NAMED)
+        )
+    });
     match result {
-        Ok(_) | Err(Stopped::Environment(_)) if !changed.is_empty() => {
-            let why = format!("the repository's own settings were changed: {}", listed(&changed, NAMED));
+        Ok(_) | Err(Stopped::Environment(_)) if changed.is_some() || lost.is_some() => {
+            let why = changed.into_iter().chain(lost).collect::<Vec<_>>().join("; ");
             step.into_iter().for_each(|step| step.fail(&why));
             Ok(Outcome::final_failure(why))
         }

@@ -205,8 +205,8 @@ impl HeldLocks {
             WorktreeOwner::Session { session, .. } => Self::Session(Locks::take(repo, session)?),
             WorktreeOwner::Tasks { target, slot } => {
                 let what = format!("the worktrees of the tasks on `{target}`");
-                let run = Lock::take(repo.common_dir(), &target_lock(target), &what)?;
-                Self::Tasks([run, TaskSlot::take(repo, target, *slot)?.lock])
+                let take = |name: &str| Lock::take(repo.common_dir(), name, &what);
+                Self::Tasks([take(&target_lock(target))?, take(&TaskSlot::lock_name(target, *slot))?])
             }
             WorktreeOwner::Queue { target, slot } => {
                 let what = format!("the merge queue of `{target}`");

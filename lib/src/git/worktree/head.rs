@@ -13,7 +13,8 @@ use crate::git::error::{Error, IoContext as _, held_lock};
 use crate::git::head::Head;
 use crate::git::id::to_gix;
 use crate::git::ref_update::lock_path;
-use crate::git::refs::{full_name, packed_lock, release_when_stale};
+use crate::git::refs::{full_name, packed_lock};
+use crate::git::stale_lock;
 use crate::ids::CommitId;
 
 /// What git leaves in a worktree's git directory while a merge, rebase, cherry-pick, revert or bisect is under way.
@@ -132,7 +133,7 @@ pub(super) fn clear_state(worktree: &Worktree) -> Result<(), Error> {
 pub(super) fn clear_locks(worktree: &Worktree) -> Result<(), Error> {
     sanitize::sanitize_git_dir(worktree)?;
     for name in ["HEAD", "index"] {
-        release_when_stale(&lock_path(&worktree.git_dir.join(name)))?;
+        stale_lock::release_in_time(&lock_path(&worktree.git_dir.join(name)))?;
     }
     Ok(())
 }

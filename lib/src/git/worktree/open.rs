@@ -50,12 +50,13 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
         handle.set_workdir(root.clone()).doing("open the worktree")?;
     }
     if same_file(handle.common_dir(), repo.common_dir()) {
+        let mut replaced_heads = Vec::new();
         let head = match read_valid_head(repo, &handle, is_agents) {
             Ok(Some(head)) => head,
             // An agent was about to begin a history of its own.
             Ok(None) => repo.head()?,
             Err(_) if is_agents => {
-                cleared.push(invalid_head(&git_dir.join("HEAD")));
+                replaced_heads.push(invalid_head(&git_dir.join("HEAD")));
                 write_head(repo, &git_dir)?
             }
             Err(error) => return Err(error),
@@ -81,6 +82,7 @@ pub fn open(repo: &Repo, path: &Path) -> Result<Worktree, Error> {
             is_agents,
             registration,
             cleared: cleared.into(),
+            replaced_heads: replaced_heads.into(),
             access: std::cell::Cell::default(),
             last_head: std::cell::RefCell::default(),
         };

@@ -33,7 +33,7 @@ pub(super) fn sanitize_git_dir(worktree: &Worktree) -> Result<(), Error> {
         let mut cleared = worktree.cleared.borrow_mut();
         cleared.extend(unlock(&worktree.root)?);
         cleared.extend(remove_unexpected(&worktree.git_dir)?);
-        cleared.extend(valid_head::remove_invalid_head(worktree)?);
+        worktree.replaced_heads.borrow_mut().extend(valid_head::remove_invalid_head(worktree)?);
         if let Some(registration) = &worktree.registration {
             cleared.extend(registration.restore_settings(&worktree.git_dir)?);
         }

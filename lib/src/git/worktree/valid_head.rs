@@ -1,6 +1,7 @@
 //! Whether a HEAD that an agent can write names a commit.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::Worktree;
 use super::git_dir::has_head;
@@ -11,9 +12,32 @@ use crate::git::head::{Head, head_of};
 use crate::git::id::to_gix;
 use crate::git::repo::Repo;
 
+/// How often it is looked at, and how long after.
+const TRIES: u32 = 3;
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a `git gc` is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Where a HEAD is that an agent can write to; none if at no commit yet. An error means that it names no commit all of
 /// which is there and can be read, and nothing that could come to be one; the user's own is taken to be whole.
 pub(super) fn read_valid_head(repo: &Repo, handle: &gix::Repository, is_agents: bool) -> Result<Option<Head>, Error> {
+    let (mut tries, begun) = (1, Instant::now());
+    // It puts what is about to be read elsewhere, and has this file until it is done.
+    let is_collecting = || repo.common_dir().join("gc.pid").exists() && begun.elapsed() < PATIENCE;
+    loop {
+        match look_at_head(repo, handle, is_agents) {
+            Err(_) if is_agents && (tries < TRIES || is_collecting()) => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+            found => return found,
+        }
+    }
+}
+
+fn look_at_head(repo: &Repo, handle: &gix::Repository, is_agents: bool) -> Result<Option<Head>, Error> {
     let head = match head_of(handle) {
         Err(Error::NoSuchRevision { .. }) => return Ok(None),
         head => head?,

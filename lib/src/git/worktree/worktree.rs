@@ -58,6 +58,8 @@ pub struct Worktree {
     pub(super) registration: Option<Registration>,
     /// Unexpected entries that were removed.
     pub(super) cleared: RefCell<Vec<String>>,
+    /// HEADs that were replaced.
+    pub(super) replaced_heads: RefCell<Vec<String>>,
     /// Who may be writing there.
     pub(super) access: Cell<Access>,
     /// Where its HEAD was at the last look, if it names a commit and no ref, which others can move.
@@ -221,6 +223,11 @@ impl Worktree {
     /// Unexpected entries that were removed from the git directory, since this was last asked.
     pub fn take_cleared(&self) -> Vec<String> {
         self.cleared.take()
+    }
+
+    /// HEADs that named no complete commit and were replaced, since this was last asked.
+    pub fn take_replaced_heads(&self) -> Vec<String> {
+        self.replaced_heads.take()
     }
 }
 

@@ -1,11 +1,12 @@
 //! Refs move by compare-and-swap, and only so.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use pleach::git::{Durability, RefUpdate, Repo, SwapError, Writer};
+use pleach::git::{Durability, RefUpdate, Repo, SwapError, Writer, stale_ref_locks};
 use pleach::ids::CommitId;
 
 use super::{Sandbox, spec};
@@ -194,22 +195,41 @@ fn a_locked_ref_is_named_and_stale_locks_are_removed() {
     let lock = sandbox.path("repo/.git/refs/pleach/sessions/abcdefgh/main.lock");
     repo.refs().swap(name, None, base, "x").unwrap();
     let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
+    // A young lock may be someone's.
     fs::write(&lock, "").unwrap();
-    let locked = repo.refs().swap(name, Some(base), next, "x");
+    let is_done = AtomicBool::new(false);
+    let locked = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                fs::File::options().write(true).open(&lock).unwrap().set_modified(SystemTime::now()).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let locked = repo.refs().swap(name, Some(base), next, "x");
+        is_done.store(true, Ordering::Relaxed);
+        locked
+    });
     assert!(
         matches!(locked, Err(SwapError::Locked { lock: ref found, .. }) if found.ends_with("main.lock")),
         "{locked:?}"
     );
-    let young = std::time::Instant::now();
-    fs::write(&lock, "").unwrap();
-    assert!(repo.refs().remove_stale_lock(name).unwrap());
-    assert!(young.elapsed() >= Duration::from_millis(900), "a young lock may be someone's");
-    fs::write(&lock, "").unwrap();
-    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    fs::File::options().write(true).open(&lock).unwrap().set_modified(old).unwrap();
-    assert!(repo.refs().remove_stale_lock(name).unwrap());
-    assert!(!repo.refs().remove_stale_lock(name).unwrap());
+    let leave = |lock: &Path| {
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        fs::File::create(lock).unwrap().set_modified(old).unwrap();
+    };
+    leave(&lock);
     repo.refs().swap(name, Some(base), next, "x").unwrap();
+    let beside = sandbox.path("repo/.git/refs/pleach/sessions/abcdefgh/beside.lock");
+    leave(&lock);
+    leave(&beside);
+    assert_eq!(stale_ref_locks(&repo).unwrap(), [beside.clone(), lock.clone()]);
+    let moves = [(name, Some(next), Some(base)), ("refs/pleach/sessions/abcdefgh/beside", None, Some(base))];
+    let moves = moves.map(|(name, old, new)| RefUpdate { name: name.into(), old, new });
+    repo.refs().swap_all(&moves, "x").unwrap();
+    leave(&lock);
+    repo.refs().delete(name, base, "x").unwrap();
+    assert_eq!((stale_ref_locks(&repo).unwrap(), repo.refs().find(name).unwrap()), (Vec::new(), None));
 }
 
 #[test]
