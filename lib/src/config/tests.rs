@@ -419,8 +419,8 @@ fn settings_that_do_nothing_yet_are_named_in_a_warning() {
     let resolved = resolved(vec![Layer::file(Precedence::Project, "/p/pleach.yaml", "record: {cxdb: 'a:1'}\n")]);
     insta::assert_snapshot!(shown(&resolved.warnings), @r"
     /p/pleach.yaml:1:16: `record.cxdb` is not supported yet and is ignored
-    1 | record: {cxdb: 'a:1'}
-      |                ^^^^^
+     1 | record: {cxdb: 'a:1'}
+       |                ^^^^^
     Records are in git, and nowhere else.
     ");
 }
