@@ -11,7 +11,7 @@ use super::run::{EndedJob, QueueRun, tell_escalated, verdict_of};
 use super::store::{MergeQueue, QueueChange};
 use super::suspects::Suspect;
 use super::test_runs::{TestId, TestJob};
-use crate::ids::EntryId;
+use crate::ids::{CommitId, EntryId};
 use crate::merge::Tier;
 use crate::queue::{EntryState, EntryTest, TestVerdict};
 

@@ -384,7 +384,7 @@ impl QueueRun {
 
     /// That an entry lands although the tests are known to fail without those that are merged behind it.
     fn passed_with(&self, batch: &MergeBatch, nth: usize, land: usize) -> Result<Option<String>, QueueError> {
-        let (behind, tests) = (&batch.items[nth + 1..land], batch.tests(nth + 1, self.settings.test.as_ref()));
+        let (behind, tests) = (&batch.items[nth + 1..land], batch.tests(nth + 1, &self.settings.tests));
         if behind.is_empty() || tests.is_empty() {
             return Ok(None);
         }
