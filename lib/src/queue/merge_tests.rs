@@ -57,7 +57,7 @@ pub fn starts_from(command: &str, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{EntryState, entry};
+    use crate::queue::entry::{EntryState, entry};
     use super::*;
 
     fn test(command: &str) -> EntryTest {
