@@ -57,8 +57,8 @@ pub fn starts_from(command: &str, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{EntryState, entry};
     use super::*;
+    use crate::queue::entry::{EntryState, entry};
 
     fn test(command: &str) -> EntryTest {
         EntryTest { command: command.to_owned(), timeout: 1 }
