@@ -184,8 +184,9 @@ impl PushOwner {
                 }
             }
         }
-        // What is still under way is given up.
+        // What is still under way is given up, and has ended before anybody goes on.
         self.canceller.kill();
+        while self.jobs.join_next().await.is_some() {}
         self.keep();
         if let Some(done) = self.done.take() {
             let _ = done.send(());
