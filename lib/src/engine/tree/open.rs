@@ -47,7 +47,7 @@ pub fn open(
         waiting: BTreeSet::new(),
         queue_moves: BTreeSet::new(),
         queue_work: QueueWork::default(),
-        conflicts: Arc::default(),
+        queue_news: Arc::default(),
         landing_tests: None,
         opened: false,
         _claim: claim,

@@ -105,32 +105,38 @@ impl<'a> TreePump<'a> {
             if self.land_next() {
                 continue;
             }
-            let conflicts = Arc::clone(&self.run.state.conflicts);
+            let news = Arc::clone(&self.run.state.queue_news);
             let back = tokio::select! {
                 back = self.jobs.join_next() => back,
                 // What waited for a landing may start.
-                () = conflicts.notified() => continue,
+                () = news.notified() => continue,
             };
             match back {
                 Some(Ok((task, back))) => self.come_back(&task, back),
                 Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
                 None if self.is_ending => {
-                    let finished = queue_landing::finish_queue_work(&self.run.state.queue_work).await;
-                    // Where the queue cannot be worked, tasks that waited for it have said so.
-                    let is_told = self.outcome.ends.iter().any(|end| matches!(end, TreeEnded::Refused(_)));
-                    if let Err(error) = finished
-                        && self.outcome.errors.is_empty()
-                        && !is_told
-                    {
-                        self.outcome.errors.push(error.into());
-                    }
+                    self.finish_queue_work().await;
                     if let Err(error) = self.write_marks() {
                         self.outcome.errors.push(error);
                     }
                     return self.outcome;
                 }
-                None => {}
+                // What it lands, others may wait for.
+                None => self.finish_queue_work().await,
             }
+        }
+    }
+
+    /// Waits until the merge queue is worked, where that goes on behind the tasks.
+    async fn finish_queue_work(&mut self) {
+        let finished = queue_landing::finish_queue_work(&self.run.state.queue_work).await;
+        // Where the queue cannot be worked, tasks that waited for it have said so.
+        let is_told = self.outcome.ends.iter().any(|end| matches!(end, TreeEnded::Refused(_)));
+        if let Err(error) = finished
+            && self.outcome.errors.is_empty()
+            && !is_told
+        {
+            self.outcome.errors.push(error.into());
         }
     }
 
@@ -155,7 +161,8 @@ impl<'a> TreePump<'a> {
             let starts = self.run.schedule.starts(&running, &held, slots + waiting.len());
             if starts.is_empty() {
                 // All there is left waits for a person, or for a task that does.
-                self.is_ending |= self.active.is_empty();
+                let is_queue_worked = queue_landing::is_worked(&self.run.state.queue_work);
+                self.is_ending |= self.active.is_empty() && !is_queue_worked;
                 return Ok(());
             }
             // A landing moves what tests of a phase would run on, so they start after it.

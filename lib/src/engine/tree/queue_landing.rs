@@ -59,8 +59,9 @@ pub(super) struct TaskQueue {
     target: BranchName,
     settings: QueueSettings,
     work: QueueWork,
-    /// Told when the entry of a task turns out to conflict: what waited for its landing need not any more.
-    conflicts: Arc<Notify>,
+    /// Told when the entry of a task turns out to conflict, for what waited for its landing need not any more, and when the
+    /// queue is worked.
+    news: Arc<Notify>,
 }
 
 /// Work on the queue that goes on although the task that has begun it is done: conflicts of others are resolved there.
@@ -167,7 +168,7 @@ pub(super) fn queue_up(
         target: run.plan.target.clone(),
         settings,
         work: Arc::clone(&run.state.queue_work),
-        conflicts: Arc::clone(&run.state.conflicts),
+        news: Arc::clone(&run.state.queue_news),
     };
     Ok(Some((queue, entry.id)))
 }
@@ -249,7 +250,14 @@ impl TaskQueue {
                 self.settings.clone(),
             );
             let mut working = match opened {
-                Ok(run) => tokio::spawn(run.process()),
+                Ok(run) => {
+                    let news = Arc::clone(&self.news);
+                    tokio::spawn(async move {
+                        let outcome = run.process().await;
+                        news.notify_one();
+                        outcome
+                    })
+                }
                 Err(QueueError::Lock(LockError::Held { .. })) => {
                     tokio::select! {
                         () = tokio::time::sleep(POLL) => {}
@@ -291,7 +299,7 @@ impl TaskQueue {
             return Err(QueueError::NoEntry(id.to_string()));
         };
         if std::mem::replace(in_conflict, is_in_conflict(&stored.entry)) != *in_conflict {
-            self.conflicts.notify_one();
+            self.news.notify_one();
         }
         let waits = |stored: StoredEntry| Some(QueueReturn::Waits(Box::new(stored.entry)));
         let needs_approval = !self.settings.auto_merge_clean && !stored.entry.approved;
@@ -314,6 +322,11 @@ pub(super) async fn finish_queue_work(work: &QueueWork) -> Result<(), QueueError
         joined(working.await)?;
     }
     Ok(())
+}
+
+/// Whether the queue is worked behind the tasks.
+pub(super) fn is_worked(work: &QueueWork) -> bool {
+    !work.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
 }
 
 fn joined<T>(ended: Result<T, JoinError>) -> T {

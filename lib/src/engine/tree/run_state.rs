@@ -41,8 +41,8 @@ pub(super) struct RunState {
     pub(super) queue_moves: BTreeSet<(CommitId, CommitId)>,
     /// Work on the merge queue that goes on behind the tasks.
     pub(super) queue_work: QueueWork,
-    /// Told when the entry of a task in the merge queue turns out to conflict, and when it does no more.
-    pub(super) conflicts: Arc<Notify>,
+    /// Told when the entry of a task in the merge queue turns out to conflict or no longer does, and when the queue is worked.
+    pub(super) queue_news: Arc<Notify>,
     /// The tests of all tasks, once the merge queue needs them.
     pub(super) landing_tests: Option<BTreeSet<String>>,
     /// The opening commit is written.
