@@ -2,10 +2,11 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Error;
 use super::task::{FIRST_SLOT, TaskSlot};
+use crate::clock::Deadline;
 use crate::git::Repo;
 use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
@@ -86,14 +87,14 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
         }
         Copy::OfTasks(target) => slot_locks(repo, target),
     };
-    let begun = Instant::now();
+    let deadline = Deadline::after(PATIENCE);
     let mut said = false;
     for name in names {
         Lock::outwait(repo.common_dir(), &name, |holder| {
             if !std::mem::replace(&mut said, true) {
                 say(&format!("waiting for processes of a killed run to end ({})", holder.text));
             }
-            begun.elapsed() < PATIENCE
+            !deadline.is_over()
         });
     }
 }

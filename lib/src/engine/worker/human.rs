@@ -25,7 +25,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     let asked = async {
         let answer = engine.interviewer.ask(question, &worker.cancel);
         match question.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
+            Some(timeout) => clock::within(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
             None => answer.await,
         }
     };
@@ -108,7 +108,7 @@ async fn comment(engine: &Engine, cancel: &Cancel, question: &Question, reply: &
     let comment = engine.interviewer.comment(question, reply);
     let comment = async {
         match question.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, comment).await.ok().flatten(),
+            Some(timeout) => clock::within(timeout, comment).await.flatten(),
             None => comment.await,
         }
     };
