@@ -131,6 +131,7 @@ codes! {
     SandboxMissing "sandbox-missing" Environment "the sandbox the settings ask for is not available"
     ProgramFailed "program-failed" Environment "a program cannot be started"
     RuntimeUnavailable "runtime-unavailable" Environment "the machine gives pleach no threads or signals"
+    LimitReached "limit-reached" Environment "a limit of the system on open files or on processes is reached"
     Internal "internal" Environment "a part of pleach ended without a result"
 
     // Trust.

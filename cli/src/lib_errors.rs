@@ -9,11 +9,13 @@ use pleach::engine::tree::{self, progress};
 use pleach::ids::{SessionId, TaskId};
 use pleach::plan::ad_hoc::AdHocError;
 use pleach::plan::diagnostic::Severity;
+use pleach::process::shortage;
 use pleach::text::{closest, first_line, shell_word};
 use pleach::workspace::{LockError, LockHolder};
 use pleach::{engine, git, record, trust, workspace};
 
 use crate::code::Code;
+use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// An error of a session.
@@ -313,6 +315,15 @@ fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -
     }
 }
 
+/// A failure that is for want of something the system limits, as its words say: which limit that is.
+pub fn of_shortage(failure: Failure) -> Failure {
+    let how = shortage(&failure.sentence()).filter(|_| failure.exit() == Exit::Environment);
+    let Some(how) = how else { return failure };
+    let failure = failure.reworded(|text| text.replace(&format!("; {how}"), ""));
+    let hint = failure.hint.iter().fold(how, |first, then| format!("{first}; {then}"));
+    Failure { code: Code::LimitReached, ..failure.hint(hint) }
+}
+
 /// A lock another process holds.
 pub fn of_lock(error: &LockError) -> Failure {
     match error {
@@ -367,7 +378,6 @@ pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
 
     fn shown(failure: &Failure) -> (u8, String, String) {
         (failure.exit().code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
@@ -407,6 +417,17 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_failure_for_want_of_files_names_the_limit() {
+        let source = std::io::Error::from_raw_os_error(24);
+        let failure = of_shortage(of_git(&git::Error::Io { doing: "open", path: "/x".into(), source }).hint("resume"));
+        let hint = failure.hint.clone().unwrap_or_default();
+        assert_eq!((failure.code, failure.exit()), (Code::LimitReached, Exit::Environment));
+        assert!(hint.contains("`ulimit -Hn`") && hint.ends_with("; resume"), "{hint}");
+        let other = of_shortage(Failure::new(Code::LandingRed, "Too many open files"));
+        assert_eq!(other.exit(), Exit::WorkFailed);
     }
 
     #[test]

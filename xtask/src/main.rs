@@ -1,4 +1,4 @@
-//! Chores of the repository: generated pages, benchmarks, the crash sweep, the replay of merges.
+//! Chores of the repository: generated pages, benchmarks, tests that fail by chance, the crash sweep, the replay of merges.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_macros, reason = "a chore that cannot tell what it found is of no use")]
@@ -7,6 +7,7 @@ mod bench;
 mod cargo;
 mod crash_sweep;
 mod docs;
+mod flaky;
 mod merge_replay;
 
 use std::error::Error;
@@ -17,6 +18,8 @@ use crash_sweep::Sweep;
 
 const USAGE: &str = "\
 usage: cargo xtask docs [--check]        write docs/cli.md from the program's help, or check it and rustdoc
+       cargo xtask flaky [FILTER] --times N [--jobs N]   run the tests whose names contain FILTER N times each, so many
+                                         at once, and say how often each failed
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
        cargo xtask crash-sweep parallel  the same with three agents at once
        cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         ["crash-sweep", "tree", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
             crash_sweep::run(&root(), Sweep::Tree { every })
         }
+        ["flaky", ref rest @ ..] => flaky::run(&root(), rest),
         ["bench", ref rest @ ..] => bench::run(&root(), rest),
         ["merge-replay", ref rest @ ..] => merge_replay::run(rest),
         _ => Err(USAGE.into()),

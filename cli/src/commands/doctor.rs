@@ -54,6 +54,7 @@ pub fn run(globals: &Globals, args: DoctorArgs) -> Result<Exit, Failure> {
 fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let environment = &globals.environment;
     let mut findings = vec![health::git(environment)];
+    findings.extend(health::open_files());
     let repo = repository(&globals.dir, environment, &mut findings);
     let root = repo.as_ref().and_then(Repo::workdir).unwrap_or(&globals.dir).to_owned();
     let settings = match settings::load_for(globals, &root) {

@@ -49,6 +49,7 @@ use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::{GlobalArgs, Globals};
+use crate::lib_errors::of_shortage;
 use crate::say;
 
 /// Runs AI coding agents on git repositories and weaves what they grow into one tree.
@@ -161,10 +162,17 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let heeded = heeded.map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "cannot listen for the end of programs").because(&error)
     });
-    let globals = heeded.and_then(|()| Globals::new(cli.globals, line, environment));
+    let ready = heeded.and_then(|()| {
+        pleach::process::raise_open_files();
+        pleach::process::check_threads().map_err(|error| {
+            Failure::new(Code::RuntimeUnavailable, "the system gives pleach no threads").because(&error)
+        })
+    });
+    let globals = ready.and_then(|()| Globals::new(cli.globals, line, environment));
     match globals.and_then(|globals| dispatch(&globals, cli.command)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
+            let failure = of_shortage(failure);
             failure.report(json);
             failure.exit().into()
         }

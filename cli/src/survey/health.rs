@@ -15,7 +15,7 @@ use pleach::git::{self, Repo, stale_ref_locks};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
 use pleach::process::sandbox::SandboxChoice;
-use pleach::process::{Cancel, Spawner};
+use pleach::process::{self, Cancel, ENOUGH_FILES, Spawner};
 use pleach::text::{counted, listed};
 use pleach::workspace::{Lock, check_writable, free_space};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::agents::Installed;
 use super::project;
 use crate::failure::Failure;
-use crate::lib_errors::{of_git, without_record};
+use crate::lib_errors::{of_git, of_shortage, without_record};
 use crate::render::bytes;
 use crate::settings::Settings;
 
@@ -87,14 +87,21 @@ impl Finding {
 
 /// The git program.
 pub fn git(environment: &Environment) -> Finding {
-    let (major, minor) = git::OLDEST_GIT;
     match git::version(environment) {
         Ok(version) => Finding::ok("git", version.trim_start_matches("git version ").to_owned()),
         Err(error) => {
-            let failure = of_git(&error);
-            Finding::error("git", failure.sentence(), format!("install git {major}.{minor} or newer"))
+            let failure = of_shortage(of_git(&error));
+            let fix = failure.hint.clone().unwrap_or_else(|| "see that `git --version` works".to_owned());
+            Finding::error("git", failure.sentence(), fix)
         }
     }
+}
+
+/// Whether pleach may open as many files as it needs.
+pub fn open_files() -> Option<Finding> {
+    let few = process::open_files().filter(|files| *files < ENOUGH_FILES)?;
+    let message = format!("pleach may have {few} files open at once, so runs fail where they need more");
+    Some(Finding::error("limits", message, format!("raise the hard limit (`ulimit -Hn`) to {ENOUGH_FILES} or more")))
 }
 
 /// The agents that are installed.

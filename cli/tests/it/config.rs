@@ -127,7 +127,8 @@ fn settings_are_shown_with_their_place() {
     sandbox.network                                gateway                                           default
     sandbox.rw                                     []                                                default
     sandbox.ro                                     []                                                default
-    sandbox.hide                                   ["~/.ssh", "~/.aws", "~/.gnupg" and 15 more]      default
+    sandbox.hide                                   ["~/.ssh", "~/.aws", "~/.gnupg" and 57 more]      default
+    sandbox.show                                   []                                                default
     sandbox.hide_from                              agents                                            default
     env.pass                                       []                                                default
     "#);

@@ -45,6 +45,7 @@ mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;
 mod survey;
+mod system_limits;
 mod tasks;
 mod terminal;
 mod tools;

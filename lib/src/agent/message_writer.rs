@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
+use crate::clock::within;
 use crate::event::{Usage, Warning, WarningCode};
 use crate::llm::{Answered, Message, ModelNames, Pricing, Provider, Request, price_unknown};
 use crate::process::Cancel;
@@ -140,19 +141,19 @@ impl MessageWriter {
         if self.failing().until.is_some_and(|until| Instant::now() < until) {
             return written;
         }
-        let asked = tokio::time::timeout(self.patience, self.ask(subject, may, cancel, &mut written)).await;
+        let asked = within(self.patience, self.ask(subject, may, cancel, &mut written)).await;
         let why = match asked {
-            Ok(Ok(text)) => {
+            Some(Ok(text)) => {
                 written.text = Some(text);
                 *self.failing() = WriterFailures::default();
                 return written;
             }
-            Ok(Err(NotWritten::Unpaid(why))) => {
+            Some(Err(NotWritten::Unpaid(why))) => {
                 written.fallback = Some(why);
                 return written;
             }
-            Ok(Err(NotWritten::Failed(why))) => why,
-            Err(_) => format!("no answer in {:?}", self.patience),
+            Some(Err(NotWritten::Failed(why))) => why,
+            None => format!("no answer in {:?}", self.patience),
         };
         written.fallback = Some(match self.failed() {
             Some(rest) => format!("{why}; not asked again for {} s", rest.as_secs()),

@@ -9,13 +9,37 @@ use super::Environment;
 use super::node::ConfigNode;
 use super::read::{ReadContext, Setting, normal_path};
 
-/// Directories of the home that a variable can put elsewhere.
-const MOVED: [(&str, &str); 4] = [
-    (".cache", "XDG_CACHE_HOME"),
-    (".config", "XDG_CONFIG_HOME"),
-    (".local/share", "XDG_DATA_HOME"),
-    (".local/state", "XDG_STATE_HOME"),
+/// Directories of the home that a variable can put elsewhere, and their names there.
+const MOVED: [(&str, &str, &str); 12] = [
+    (".claude", "CLAUDE_CONFIG_DIR", ""),
+    (".codex", "CODEX_HOME", ""),
+    (".gemini", "GEMINI_CLI_HOME", ".gemini"),
+    (".cargo", "CARGO_HOME", ""),
+    (".docker", "DOCKER_CONFIG", ""),
+    (".azure", "AZURE_CONFIG_DIR", ""),
+    (".gnupg", "GNUPGHOME", ""),
+    (".config/gcloud", "CLOUDSDK_CONFIG", ""),
+    (".config", "XDG_CONFIG_HOME", ""),
+    (".cache", "XDG_CACHE_HOME", ""),
+    (".local/share", "XDG_DATA_HOME", ""),
+    (".local/state", "XDG_STATE_HOME", ""),
 ];
+
+/// Where a variable says that a path below the home is.
+pub(crate) fn moved(below: &Path, environment: &Environment) -> impl Iterator<Item = PathBuf> {
+    MOVED.into_iter().filter_map(move |(usual, variable, there)| {
+        Some(absolute(environment, variable)?.join(there).join(below.strip_prefix(usual).ok()?))
+    })
+}
+
+/// Where a path below the home is when no variable says otherwise.
+pub(crate) fn at_home(below: &Path, environment: &Environment) -> Option<PathBuf> {
+    Some(absolute(environment, "HOME")?.join(below))
+}
+
+fn absolute(environment: &Environment, name: &str) -> Option<PathBuf> {
+    environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
 
 /// A path that may start with `~`, the home of its user. It stays as it was written until it is used: the same list is
 /// meant on every machine.
@@ -28,12 +52,7 @@ impl HomePath {
     /// and there is none.
     pub fn places(&self, environment: &Environment) -> Vec<PathBuf> {
         let Ok(below) = self.0.strip_prefix("~") else { return vec![self.0.clone()] };
-        let absolute = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let moved = MOVED.into_iter().filter_map(|(part, variable)| {
-            let below = below.strip_prefix(part).ok()?;
-            Some(absolute(variable)?.join(below))
-        });
-        absolute("HOME").map(|home| home.join(below)).into_iter().chain(moved).collect()
+        at_home(below, environment).into_iter().chain(moved(below, environment)).collect()
     }
 
     /// Makes it text that can be written down.
@@ -73,11 +92,19 @@ mod tests {
 
     #[test]
     fn a_home_is_where_its_user_s_is() {
-        let home = Environment::from_pairs([("HOME", "/h"), ("XDG_CONFIG_HOME", "/c"), ("XDG_STATE_HOME", "relative")]);
+        let home = Environment::from_pairs([
+            ("HOME", "/h"),
+            ("XDG_CONFIG_HOME", "/c"),
+            ("XDG_STATE_HOME", "relative"),
+            ("CARGO_HOME", "/cargo"),
+            ("GEMINI_CLI_HOME", "/g"),
+        ]);
         for (path, places) in [
             ("~/.ssh", vec!["/h/.ssh"]),
             ("~/.config/gh", vec!["/h/.config/gh", "/c/gh"]),
             ("~/.configured", vec!["/h/.configured"]),
+            ("~/.cargo/credentials", vec!["/h/.cargo/credentials", "/cargo/credentials"]),
+            ("~/.gemini/.env", vec!["/h/.gemini/.env", "/g/.gemini/.env"]),
             ("~/.local/state/pleach", vec!["/h/.local/state/pleach"]),
             ("/etc/x", vec!["/etc/x"]),
             ("~", vec!["/h"]),

@@ -32,6 +32,7 @@ pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
 pub use error::{ConfigError, Precedence, Source};
 pub use home_path::HomePath;
+pub(crate) use home_path::{at_home, moved};
 pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
 pub(crate) use model::EXCLUDED_BY_DEFAULT;
 pub use model::{

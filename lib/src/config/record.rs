@@ -85,7 +85,7 @@ impl Config {
         config.each_path(|_, path| path.iter_mut().for_each(lossy));
         config.worktrees.base.iter_mut().for_each(lossy);
         config.sandbox.rw.iter_mut().chain(&mut config.sandbox.ro).for_each(lossy);
-        config.sandbox.hide.iter_mut().for_each(HomePath::make_lossy);
+        config.sandbox.hide.iter_mut().chain(&mut config.sandbox.show).for_each(HomePath::make_lossy);
         let mut value = serde_json::to_value(config).expect("settings are text, numbers and UTF-8 paths");
         drop_nulls(&mut value);
         value
@@ -122,6 +122,7 @@ impl Config {
         self.sandbox.rw.clear();
         self.sandbox.ro.clear();
         self.sandbox.hide.clear();
+        self.sandbox.show.clear();
     }
 }
 
@@ -244,6 +245,9 @@ impl MergedLayers {
         }
         if mine("sandbox.hide") {
             self.config.sandbox.hide = std::mem::take(&mut own.sandbox.hide);
+        }
+        if mine("sandbox.show") {
+            self.config.sandbox.show = std::mem::take(&mut own.sandbox.show);
         }
         // Where a repository is, only this machine can know.
         for (name, theirs) in &mut self.config.workspace.repos {

@@ -177,6 +177,8 @@ pub(crate) fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Su
     let shown = hidden.iter().filter(|path| !sandbox.hide.contains(path));
     let shown: Vec<String> = shown.map(|path| format!("{path} can be read")).collect();
     add(SuppliedKind::Sandbox, "sandbox.hide".into(), (!shown.is_empty()).then(|| shown.join("\n")));
+    let shown: Vec<_> = sandbox.show.iter().map(|path| format!("{path} can be read")).collect();
+    add(SuppliedKind::Sandbox, "sandbox.show".into(), (!shown.is_empty()).then(|| shown.join("\n")));
     let fewer = users.is_some_and(|users| users.hide_from == HideFrom::All) && sandbox.hide_from == HideFrom::Agents;
     add(SuppliedKind::Sandbox, "sandbox.hide_from".into(), fewer.then(|| sandbox.hide_from.to_string()));
     let pass = &config.env.pass;

@@ -31,7 +31,7 @@ worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], in
 merge: {enabled: false, interval_secs: 1, auto_merge_clean: false, target: release, max_conflict_retries: 0, resolvers: 1, test_command: t, test_timeout: 7, agent: claude, history: merge, batch: 3, slots: 2, derived: [{paths: [Cargo.lock], command: cargo update}], structural: off, untested_files: allow}
 budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_tokens: 4, per_day_usd: 2, on_exceeded: warn}
 record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
-sandbox: {mode: off, network: open, rw: [/tmp], ro: [x], hide: [~/.ssh, y], hide_from: all}
+sandbox: {mode: off, network: open, rw: [/tmp], ro: [x], hide: [~/.ssh, y], show: [~/.npmrc], hide_from: all}
 env: {pass: [NPM_TOKEN, DATABASE_URL]}
 commit: {max_file_mb: 1, max_new_files: 2}
 model: M
@@ -722,6 +722,48 @@ fn settings_of_repositories_and_users_are_distinguished() {
     sandbox sandbox.hide (/p/pleach.yaml:25): ~/.aws can be read
     ~/.gnupg can be read
     ~/.config/gh can be read
+    ~/.config/glab-cli can be read
+    ~/.git-credentials can be read
+    ~/.config/git/credentials can be read
+    ~/.netrc can be read
+    ~/.npmrc can be read
+    ~/.pypirc can be read
+    ~/.cargo/credentials can be read
+    ~/.cargo/credentials.toml can be read
+    ~/.gem/credentials can be read
+    ~/.docker/config.json can be read
+    ~/.config/containers/auth.json can be read
+    ~/.kube can be read
+    ~/.config/gcloud can be read
+    ~/.azure can be read
+    ~/.terraform.d/credentials.tfrc.json can be read
+    ~/.vault-token can be read
+    ~/.pgpass can be read
+    ~/.password-store can be read
+    ~/.local/share/keyrings can be read
+    ~/.bash_history can be read
+    ~/.zsh_history can be read
+    ~/.zhistory can be read
+    ~/.histfile can be read
+    ~/.sh_history can be read
+    ~/.local/share/fish/fish_history can be read
+    ~/.python_history can be read
+    ~/.node_repl_history can be read
+    ~/.psql_history can be read
+    ~/.mysql_history can be read
+    ~/.claude.json can be read
+    ~/.claude/.claude.json can be read
+    ~/.claude/.credentials.json can be read
+    ~/.codex/auth.json can be read
+    ~/.codex/.credentials.json can be read
+    ~/.codex/.env can be read
+    ~/.gemini/oauth_creds.json can be read
+    ~/.gemini/google_accounts.json can be read
+    ~/.gemini/gemini-credentials.json can be read
+    ~/.gemini/mcp-oauth-tokens.json can be read
+    ~/.gemini/.env can be read
+    ~/.local/share/opencode/auth.json can be read
+    ~/.local/share/opencode/mcp-auth.json can be read
     ~/.mozilla can be read
     ~/.config/mozilla can be read
     ~/.config/google-chrome can be read
@@ -736,6 +778,7 @@ fn settings_of_repositories_and_users_are_distinguished() {
     ~/.var/app/org.chromium.Chromium can be read
     ~/.var/app/org.mozilla.firefox can be read
     ~/.local/state/pleach can be read
+    sandbox sandbox.show (/p/pleach.yaml:25): ~/.npmrc can be read
     secret env.pass (/p/pleach.yaml:26): NPM_TOKEN
     DATABASE_URL
     address for keys ANTHROPIC_BASE_URL (ANTHROPIC_BASE_URL in .env): https://evil
@@ -775,10 +818,10 @@ fn a_repository_cannot_unbind_an_agent_without_approval() {
     let usual: Vec<String> = SandboxSettings::default().hide.iter().map(ToString::to_string).collect();
     let hide = |paths: &[String]| format!("sandbox: {{hide: [{}]}}", paths.join(", "));
     assert_eq!(asked("", &hide(&usual[1..])), ["sandbox sandbox.hide: ~/.ssh can be read"]);
-    let more = [usual.as_slice(), &["~/.kube".to_owned()]].concat();
+    let more = [usual.as_slice(), &["~/.keys".to_owned()]].concat();
     assert_eq!(asked("", &hide(&more)).len(), 0, "more is hidden, and nothing less");
-    assert_eq!(asked(&hide(&more), &hide(&usual)), ["sandbox sandbox.hide: ~/.kube can be read"]);
-    let mine = ["~/.kube".to_owned()];
+    assert_eq!(asked(&hide(&more), &hide(&usual)), ["sandbox sandbox.hide: ~/.keys can be read"]);
+    let mine = ["~/.keys".to_owned()];
     assert_eq!(asked(&hide(&mine), &hide(&mine)).len(), 0);
     assert_eq!(asked(&hide(&mine), "").len(), 0, "the user said so");
     assert_eq!(

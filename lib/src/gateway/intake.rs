@@ -8,7 +8,8 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+
+use crate::clock::Deadline;
 
 /// The longest request that is accepted; a compressed one counts together with its content.
 pub(super) const LONGEST: usize = 128 << 20;
@@ -70,23 +71,23 @@ impl Default for BodyMemory {
 #[derive(Debug)]
 pub(super) struct BodyPermit {
     held: OwnedSemaphorePermit,
-    until: Instant,
+    until: Deadline,
 }
 
 impl BodyMemory {
     /// Memory for so many bytes, in the order of asking.
     async fn permit(&self, size: usize) -> Result<BodyPermit, IntakeError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Deadline::after(PATIENCE);
         Ok(BodyPermit { held: self.take(size, until).await?, until })
     }
 
-    async fn take(&self, size: usize, until: Instant) -> Result<OwnedSemaphorePermit, IntakeError> {
+    async fn take(&self, size: usize, until: Deadline) -> Result<OwnedSemaphorePermit, IntakeError> {
         let memory = if size <= ORDINARY { &self.ordinary } else { &self.large };
         let bytes = u32::try_from(size).map_err(|_| IntakeError::too_long())?;
-        match timeout_at(until, Arc::clone(memory).acquire_many_owned(bytes)).await {
-            Ok(Ok(held)) => Ok(held),
+        match until.ready(Arc::clone(memory).acquire_many_owned(bytes)).await {
+            Some(Ok(held)) => Ok(held),
             // It is never closed.
-            Ok(Err(_)) | Err(_) => Err(IntakeError::no_room()),
+            Some(Err(_)) | None => Err(IntakeError::no_room()),
         }
     }
 
@@ -114,13 +115,13 @@ impl BodyMemory {
         let mut permit = self.permit(size).await?;
         let mut bytes = Vec::new();
         loop {
-            let frame = match timeout_at(permit.until, body.frame()).await {
-                Ok(Some(Ok(frame))) => frame,
-                Ok(Some(Err(error))) => {
+            let frame = match permit.until.ready(body.frame()).await {
+                Some(Some(Ok(frame))) => frame,
+                Some(Some(Err(error))) => {
                     return Err(IntakeError { status: StatusCode::BAD_REQUEST, why: error.to_string() });
                 }
-                Ok(None) => break,
-                Err(_) => return Err(IntakeError::late()),
+                Some(None) => break,
+                None => return Err(IntakeError::late()),
             };
             let Some(piece) = frame.data_ref() else { continue };
             let length = bytes.len() + piece.len();
@@ -187,7 +188,7 @@ mod tests {
     async fn a_request_without_memory_is_refused_in_time() {
         let memory = BodyMemory::default();
         let _all = memory.permit(LONGEST).await.unwrap();
-        let refused = memory.take(LONGEST, Instant::now()).await.unwrap_err();
+        let refused = memory.take(LONGEST, Deadline::after(Duration::ZERO)).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     }
 }

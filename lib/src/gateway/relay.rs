@@ -4,17 +4,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
 use super::exchange::CallCost;
 use super::failed_calls::NOT_FORWARDED;
 use super::state::GatewayState;
 use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
+use crate::clock::Deadline;
 use crate::event::Usage;
 use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 
@@ -44,7 +44,7 @@ pub(super) struct Flight {
     /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
     length: Option<Length>,
     /// Until when it is read on, once its client has gone.
-    unheard_until: Option<Instant>,
+    unheard_until: Option<Deadline>,
     /// Whether it counts as a call without an answer already, whatever may still come.
     is_given_up: bool,
     over: bool,
@@ -63,7 +63,7 @@ pub(super) struct BilledCall {
 
 impl Flight {
     pub(super) fn new(shared: Arc<GatewayState>, number: Option<u64>, call: Option<BilledCall>, model: String) -> Self {
-        *shared.touched() = Instant::now().into_std();
+        *shared.touched() = Instant::now();
         // What costs nothing is not waited for.
         shared.flights.send_modify(|flights| flights.all += usize::from(call.is_some()));
         Self {
@@ -97,11 +97,11 @@ impl Flight {
 
     /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had
     /// no answer: who leaves and asks again does so at once. Says until when the rest is listened to.
-    pub(super) fn hang_up(&mut self, is_whole: bool) -> Instant {
+    pub(super) fn hang_up(&mut self, is_whole: bool) -> Deadline {
         if let Some(until) = self.unheard_until {
             return until;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Deadline::after(PATIENCE);
         self.unheard_until = Some(until);
         self.shared.flights.send_modify(|flights| flights.abandoned += usize::from(self.call.is_some()));
         if !is_whole {
@@ -255,7 +255,7 @@ impl Flight {
             }
         };
         drop(conversations);
-        *self.shared.touched() = Instant::now().into_std();
+        *self.shared.touched() = Instant::now();
         self.count(is_whole, is_awaited || self.is_answer);
         let (one, abandoned) = (usize::from(self.call.is_some()), self.unheard_until.is_some());
         self.shared.flights.send_modify(|flights| {
@@ -355,13 +355,13 @@ impl AnswerListener {
         tokio::pin!(closing);
         let mut until = self.flight.hang_up(false);
         while self.awaits_usage() {
-            if self.watcher.as_ref().is_some_and(Watcher::is_done) {
-                until = until.min(Instant::now() + AFTERTHOUGHT);
+            if self.watcher.as_ref().is_some_and(Watcher::is_done) && until.left() > AFTERTHOUGHT {
+                until = Deadline::after(AFTERTHOUGHT);
             }
             let piece = tokio::select! {
                 biased;
                 () = &mut closing => return,
-                () = sleep_until(until) => return,
+                () = until.reached() => return,
                 piece = poll_fn(|context| self.poll(context)) => piece,
             };
             if !matches!(piece, Some(Ok(_))) {

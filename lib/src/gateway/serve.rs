@@ -11,7 +11,6 @@ use hyper::http::request::Parts;
 use hyper::{Request as HttpRequest, Response as HttpResponse, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
 
 use super::body::ReplyBody;
 use super::conversations::{Conversations, MatchedRequest, named};
@@ -26,6 +25,7 @@ use super::scripted::{self, Scripted};
 use super::state::GatewayState;
 use super::upstream::Upstream;
 use super::watch::{AnswerOutcome, Watcher};
+use crate::clock::reached;
 use crate::event::{Usage, WarningCode};
 use crate::llm::wire::Format;
 use crate::llm::{
@@ -420,7 +420,7 @@ async fn begin_answer(
             () = &mut closing => return abandoned(format),
             _ = &mut gone, if until.is_none() => until = Some(flight.hang_up(false)),
             passed = &mut passing => break passed,
-            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return abandoned(format),
+            () = reached(until) => return abandoned(format),
         }
     };
     match passed {

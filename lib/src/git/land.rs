@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ use super::ref_update::{RefUpdate, SwapError, full_name, lock_path};
 use super::repo::Repo;
 use super::worktree::{self, git_dirs, linked_git_dir};
 use super::{checkouts, diff, interrupted_merge, landing_conflicts, verify};
-use crate::clock;
+use crate::clock::{self, Deadline};
 use crate::confined_fs::{ConfinedDir, FEW_LINES};
 use crate::ids::{BranchName, CommitId, RepoPath};
 use crate::merge::branch::{self, BranchSight, BranchStep, InTheWay, LandingObstacle, MergeReply, SwapReply};
@@ -201,10 +201,10 @@ pub fn fast_forward_within(
     let patience = repo.shared.patience.map_or(patience, |given| patience.min(given));
     let drops = check_move(repo, target, from, to)?;
     let landing = FastForward { repo, target, name: full_name(target), from, to, drops };
-    let begun = Instant::now();
+    let deadline = Deadline::after(patience);
     crash::point(CrashKind::Landing, CrashSide::Before);
     loop {
-        let is_last = begun.elapsed() >= patience;
+        let is_last = deadline.is_over();
         let obstacle = match LandingTurn::wait(repo.common_dir(), patience)? {
             None => Some("another pleach lands something; wait until that is done".to_owned()),
             Some(turn) => {
@@ -219,7 +219,7 @@ pub fn fast_forward_within(
         match obstacle {
             None => break,
             Some(what) if is_last => return Err(LandError::Busy { target: target.clone(), what, to }),
-            Some(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
+            Some(_) => std::thread::sleep(POLL.min(deadline.left())),
         }
     }
     crash::point(CrashKind::Landing, CrashSide::After);
@@ -238,7 +238,7 @@ pub fn swap_with(
     check_move(repo, target, from, to)?;
     let name = full_name(target);
     let landing = FastForward { repo, target, name: name.clone(), from, to, drops: false };
-    let (patience, begun) = (repo.shared.patience.map_or(PATIENCE, |given| PATIENCE.min(given)), Instant::now());
+    let deadline = Deadline::after(repo.shared.patience.map_or(PATIENCE, |given| PATIENCE.min(given)));
     crash::point(CrashKind::Landing, CrashSide::Before);
     loop {
         let mut reply = None;
@@ -247,7 +247,7 @@ pub fn swap_with(
             .own_landings
             .land(&name, to, || Ok::<_, Error>(reply.insert(landing.swap_beside(others, why)?) == &SwapReply::Done))?;
         match reply {
-            Some(SwapReply::Locked(_)) if begun.elapsed() < patience => std::thread::sleep(POLL),
+            Some(SwapReply::Locked(_)) if !deadline.is_over() => std::thread::sleep(POLL),
             Some(SwapReply::Locked(lock)) => {
                 return Err(LandError::Busy { target: target.clone(), what: branch::locked(&lock), to });
             }
@@ -290,10 +290,10 @@ struct LandingTurn(Arc<File>);
 impl LandingTurn {
     /// Waits for the turn, at least for the moment that a landing takes; none if another process keeps it.
     fn wait(common_dir: &Path, patience: Duration) -> Result<Option<Self>, Error> {
-        let begun = Instant::now();
+        let deadline = Deadline::after(patience.max(A_LANDING));
         loop {
             match Self::take(common_dir)? {
-                None if begun.elapsed() < patience.max(A_LANDING) => std::thread::sleep(POLL / 10),
+                None if !deadline.is_over() => std::thread::sleep(POLL / 10),
                 taken => return Ok(taken),
             }
         }

@@ -197,9 +197,11 @@ impl Program {
         };
         let mut tries = 1;
         loop {
-            let ended = run_blocking(&blocking).map_err(|error| match error {
-                SpawnError::Program { source, .. } => Error::GitMissing { detail: source.to_string() },
-                other => Error::Program { command: command.clone(), exit: "not run".into(), stderr: other.to_string() },
+            let ended = run_blocking(&blocking).map_err(|error| match &error {
+                SpawnError::Program { source, .. } if !error.is_of_machine() => {
+                    Error::GitMissing { detail: source.to_string() }
+                }
+                _ => Error::Program { command: command.clone(), exit: "not run".into(), stderr: error.to_string() },
             })?;
             let stderr = String::from_utf8_lossy(&ended.stderr).trim_end().to_owned();
             // It looked at the worktrees while another git was making one, and has done nothing yet.

@@ -18,11 +18,13 @@ use hyper::{Method, Request, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::clock::{Deadline, within};
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -311,6 +313,8 @@ pub(crate) struct HttpAnswer {
     client: HttpClient,
     sender: Option<Sender>,
     /// When the server has been silent for too long.
+    /// When the server has been silent for too long.
+    deadline: Deadline,
     patience: Pin<Box<Sleep>>,
 }
 
@@ -350,8 +354,8 @@ impl HttpClient {
         body: Bytes,
     ) -> Result<HttpAnswer, HttpError> {
         let waited = self.0.patience;
-        let sent = timeout(waited, self.send(self.request(method, path, headers, body)?)).await;
-        sent.map_err(|_| {
+        let sent = within(waited, self.send(self.request(method, path, headers, body)?)).await;
+        sent.ok_or_else(|| {
             // A silent connection would not answer the next call either.
             self.0.shared.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.silent()
@@ -389,7 +393,7 @@ impl HttpClient {
         // A server may close a connection that was kept in the very moment it is used again. Nothing was answered on it
         // then, so the same is asked on a new one, once.
         if let Some(mut sender) = self.take_idle()
-            && matches!(timeout(SETTLED, sender.ready()).await, Ok(Ok(())))
+            && matches!(within(SETTLED, sender.ready()).await, Some(Ok(())))
             && let Ok(response) = sender.send(request.clone()).await
         {
             return Ok(self.answer(response, sender));
@@ -401,9 +405,9 @@ impl HttpClient {
 
     fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> HttpAnswer {
         let (parts, body) = response.into_parts();
-        let patience = Box::pin(tokio::time::sleep(self.0.patience));
+        let (deadline, patience) = (Deadline::after(self.0.patience), Box::pin(tokio::time::sleep(self.0.patience)));
         let (status, headers) = (parts.status.as_u16(), parts.headers);
-        HttpAnswer { status, headers, body, client: self.clone(), sender: Some(sender), patience }
+        HttpAnswer { status, headers, body, client: self.clone(), sender: Some(sender), deadline, patience }
     }
 
     /// The newest connection that is still good; what is too old goes.
@@ -476,7 +480,7 @@ impl HttpClient {
                 _ => self.handshake_http1(stream).await,
             }
         };
-        timeout(CONNECT, connecting).await.map_err(|_| failed(format!("no answer in {} s", CONNECT.as_secs())))?
+        within(CONNECT, connecting).await.ok_or_else(|| failed(format!("no answer in {} s", CONNECT.as_secs())))?
     }
 
     async fn handshake_http1<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
@@ -562,12 +566,17 @@ impl HttpAnswer {
     pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, HttpError>> {
         loop {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-                ready!(self.patience.as_mut().poll(context));
+                while !self.deadline.is_over() {
+                    ready!(self.patience.as_mut().poll(context));
+                    let left = self.deadline.left();
+                    self.patience.as_mut().reset(Instant::now() + left);
+                }
                 return Poll::Ready(Err(self.client.silent()));
             };
             match frame {
                 Some(Ok(frame)) => {
                     let waited = self.client.0.patience;
+                    self.deadline = Deadline::after(waited);
                     self.patience.as_mut().reset(Instant::now() + waited);
                     if let Ok(data) = frame.into_data() {
                         return Poll::Ready(Ok(Some(data)));

@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -16,6 +16,7 @@ use super::env;
 use super::error::SpawnError;
 use super::exit::{Exit, Timeout};
 use super::stdio::Stdin;
+use crate::clock::Deadline;
 use crate::config::Environment;
 
 /// A helper program for [`run_blocking`]. It inherits the environment with its credentials, unless `environment` is
@@ -61,25 +62,36 @@ const LOOK: Duration = Duration::from_millis(25);
 
 impl StallGuard {
     /// Waits until the program has ended, which closes `ended`, or is to be given up, and returns why then.
-    fn watch(&self, ended: &mpsc::Receiver<()>, outputs: [&File; 2]) -> Option<Exit> {
-        let (begun, mut written, mut since) = (Instant::now(), 0, Instant::now());
+    fn watch(&self, ended: &mpsc::Receiver<Pid>, outputs: [&File; 2]) -> Option<Exit> {
+        let (total, mut written, mut silence) = (Deadline::after(self.total), 0, Deadline::after(self.silence));
         while ended.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
             let now = outputs.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>();
             if now != written {
-                (written, since) = (now, Instant::now());
+                (written, silence) = (now, Deadline::after(self.silence));
             }
             if self.cancel.is_killed() {
                 return Some(Exit::Cancelled);
             }
-            if since.elapsed() >= self.silence {
+            if silence.is_over() {
                 return Some(Exit::TimedOut(Timeout::Idle(self.silence)));
             }
-            if begun.elapsed() >= self.total {
+            if total.is_over() {
                 return Some(Exit::TimedOut(Timeout::Wall(self.total)));
             }
         }
         None
     }
+}
+
+/// Waits until a program has ended, which closes `ended`, or has used up its limit, and returns how it is ended then.
+fn outlasts(limit: Duration, ended: &mpsc::Receiver<Pid>) -> Option<Exit> {
+    let deadline = Deadline::after(limit);
+    while ended.recv_timeout(deadline.left()) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if deadline.is_over() {
+            return Some(Exit::Signal(Signal::KILL.as_raw()));
+        }
+    }
+    None
 }
 
 /// The result of a helper program.
@@ -121,31 +133,31 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     };
     let (stdout, stderr) = (sink().map_err(lost("output"))?, stderr.map_err(lost("output"))?);
     let mut prepared = prepare(command, [&stdout, &stderr]).map_err(lost("output"))?;
-    let mut child = prepared.spawn().map_err(|source| SpawnError::Program { program: program.clone(), source })?;
-
-    let pipe = child.stdin.take();
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let (done, waited) = mpsc::channel::<()>();
-    let (over, ended) = mpsc::channel::<()>();
+    let not_started = |source| SpawnError::Program { program: program.clone(), source };
+    let (begun, running) = mpsc::channel::<Pid>();
+    let outputs = [&stdout, &stderr];
     let (status, fed, given_up) = std::thread::scope(|scope| {
-        let guard = command.guard.as_ref().zip(group).map(|(guard, group)| {
-            let outputs = [&stdout, &stderr];
-            scope.spawn(move || {
-                let given_up = guard.watch(&ended, outputs);
-                if given_up.is_some() {
-                    let _ = kill_process_group(group, Signal::KILL);
-                }
-                given_up
-            })
-        });
-        if let (Some(limit), Some(group)) = (command.limit, group) {
-            scope.spawn(move || {
-                if waited.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    // It may have just ended.
-                    let _ = kill_process_group(group, Signal::KILL);
-                }
-            });
-        }
+        // It is there before the program: without it nothing is started that could not be ended.
+        let watch = move || {
+            let group = running.recv().ok()?;
+            let given_up = match (&command.guard, command.limit) {
+                (Some(guard), _) => guard.watch(&running, outputs),
+                (None, limit) => outlasts(limit?, &running),
+            };
+            if given_up.is_some() {
+                // It may have just ended.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            given_up
+        };
+        let is_watched = command.guard.is_some() || command.limit.is_some();
+        let watcher = is_watched.then(|| std::thread::Builder::new().name("guard".into()).spawn_scoped(scope, watch));
+        let watcher = watcher.transpose().map_err(not_started)?;
+        let mut child = prepared.spawn().map_err(not_started)?;
+        let pipe = child.stdin.take();
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // Without a watcher nobody listens.
+        let _ = group.map(|group| begun.send(group));
         let fed = pipe.map_or(Ok(()), |pipe| feed(pipe, &command.stdin));
         if let (Some(_), Some(group)) = (command.limit, group) {
             // Processes it left would run on without a limit. Checked before it is reaped, so that the group id is
@@ -156,10 +168,9 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
             }
         }
         let status = child.wait();
-        drop(done);
-        drop(over);
-        (status, fed, guard.and_then(|guard| guard.join().ok().flatten()))
-    });
+        drop(begun);
+        Ok((status, fed, watcher.and_then(|watcher| watcher.join().ok().flatten())))
+    })?;
     let status = status.map_err(lost("end"))?;
     fed.map_err(lost("standard input"))?;
     let exit = match (status.code(), status.signal()) {

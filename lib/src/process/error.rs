@@ -1,8 +1,11 @@
 //! Why a command could not be started or followed to its end.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+
+use super::limits::shortage;
 
 /// Why a command could not be started or followed to its end. A command that ran and failed is not an error but an
 /// [`Exit`](super::Exit).
@@ -58,11 +61,42 @@ pub enum SpawnError {
 }
 
 /// A remedy for a program that does not start.
-fn advice(error: &io::Error) -> &'static str {
+fn advice(error: &io::Error) -> Cow<'static, str> {
     match error.kind() {
-        io::ErrorKind::NotFound => "install it, put it on PATH, or correct the command",
-        io::ErrorKind::PermissionDenied => "make it executable, or run it through its interpreter",
-        io::ErrorKind::ArgumentListTooLong => "pass the long text on stdin or in a file",
-        _ => "check the program and the command",
+        io::ErrorKind::NotFound => "install it, put it on PATH, or correct the command".into(),
+        io::ErrorKind::PermissionDenied => "make it executable, or run it through its interpreter".into(),
+        io::ErrorKind::ArgumentListTooLong => "pass the long text on stdin or in a file".into(),
+        _ => shortage(&error.to_string()).map_or("check the program and the command".into(), Cow::from),
+    }
+}
+
+impl SpawnError {
+    /// Whether the machine is at its limits, or pleach's own supervisor does not work: that says nothing about the command.
+    pub fn is_of_machine(&self) -> bool {
+        match self {
+            Self::Supervisor { .. } => true,
+            Self::Program { source, .. } | Self::Pipe { source, .. } => shortage(&source.to_string()).is_some(),
+            Self::Empty | Self::Directory { .. } | Self::Unkillable { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_at_its_limits_says_nothing_of_the_command() {
+        let refused = |errno: rustix::io::Errno| SpawnError::Program { program: "git".into(), source: errno.into() };
+        for (errno, is_of_machine, advice) in [
+            (rustix::io::Errno::AGAIN, true, "`ulimit -u`"),
+            (rustix::io::Errno::MFILE, true, "`ulimit -Hn`"),
+            (rustix::io::Errno::NOENT, false, "install it"),
+            (rustix::io::Errno::NOEXEC, false, "check the program"),
+        ] {
+            let error = refused(errno);
+            assert_eq!(error.is_of_machine(), is_of_machine, "{error}");
+            assert!(error.to_string().contains(advice), "{error}");
+        }
     }
 }

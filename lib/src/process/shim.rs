@@ -14,9 +14,11 @@ use tokio::signal::unix::{Signal as Incoming, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use super::limits::LimitedCommand;
 use super::sandbox::{self, NotStarted};
 use super::tree;
 use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
+use crate::clock::Deadline;
 
 /// How long orphans of a command may take to finish by themselves: the `tee` of a pipeline still has to write its last
 /// lines after the shell that started it has exited.
@@ -114,7 +116,11 @@ async fn run(
         }
         tokio::select! {
             () = deaths.next() => {}
-            () = wishes.end() => break false,
+            () = wishes.end() => {
+                // It may have ended first, and both be noticed at once.
+                family.reap();
+                break family.status.is_some();
+            }
         }
     };
 
@@ -134,7 +140,7 @@ async fn run(
 /// Starts the command, in its sandbox if it has one. Only the command is restricted: the supervisor must reach
 /// everything below it.
 fn start(request: &SpawnRequest, stdin: Option<OwnedFd>) -> Result<Pid, NotStarted> {
-    let prepare = |argv: &[OsString]| prepare(argv, stdin);
+    let prepare = |argv: &[OsString]| Ok(LimitedCommand::new(prepare(argv, stdin)?, request.open_files));
     let child = match &request.sandbox {
         None => prepare(&request.argv).and_then(|mut command| command.spawn()).map_err(NotStarted::Program),
         Some(sandbox) => sandbox::spawn(sandbox, &request.argv, prepare),
@@ -259,12 +265,15 @@ impl ProcessTree {
     /// Sends TERM to all processes and gives them time to end. A process forked at the same instant gets it later, but
     /// none gets it twice: many programs take a second TERM as a request to abort at once.
     async fn terminate(&mut self, grace: Duration, deaths: &mut ChildExits) {
-        let deadline = Instant::now() + grace;
+        if self.gone {
+            return;
+        }
+        let deadline = Deadline::after(grace);
         let mut asked = BTreeSet::new();
-        while !self.gone && Instant::now() < deadline {
+        while !self.gone && !deadline.is_over() {
             // A stopped process acts on TERM only after CONT.
             asked.extend(self.signal(&[Signal::TERM, Signal::CONT], &asked));
-            self.wait(TERM_ROUND.min(deadline - Instant::now()), deaths).await;
+            self.wait(TERM_ROUND.min(deadline.left()), deaths).await;
         }
     }
 
@@ -272,14 +281,17 @@ impl ProcessTree {
     /// Only if a round finds the same processes as the one before does it wait longer, and finally give up: they hang
     /// in the kernel, or belong to another user.
     async fn kill(&mut self, deaths: &mut ChildExits) {
+        if self.gone {
+            return;
+        }
         let (shortest, longest) = KILL_ROUND;
-        let (mut round, mut before, mut news) = (shortest, BTreeSet::new(), Instant::now());
-        while !self.gone && news.elapsed() < GIVE_UP {
+        let (mut round, mut before, mut hopeless) = (shortest, BTreeSet::new(), Deadline::after(GIVE_UP));
+        while !self.gone && !hopeless.is_over() {
             let found = self.signal(&[Signal::KILL], &BTreeSet::new());
             if found == before {
                 round = longest.min(round * 2);
             } else {
-                (round, before, news) = (shortest, found, Instant::now());
+                (round, before, hopeless) = (shortest, found, Deadline::after(GIVE_UP));
             }
             self.wait(round, deaths).await;
         }

@@ -16,18 +16,16 @@ use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::capture::Keeper;
+use super::limits::given_open_files;
 use super::sandbox::to_words;
 use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
 use super::{Cancel, CommandLimits, CommandSpec, Exit, Output, OutputStream, SpawnError, Stdin, Timeout, env, tree};
+use crate::clock::{Deadline, reached, within};
 use crate::config::Environment;
 
-/// The longest interval between two checks of the clock, for a command with a limit.
-const TICK: Duration = Duration::from_secs(1);
-/// A check this late means that the process was stopped, as by Ctrl-Z, and read no output meanwhile.
-const LATE: Duration = Duration::from_secs(1);
 /// How long the supervisor may take to read its request.
 const HANDOVER: Duration = Duration::from_secs(10);
 /// How long the supervisor may take to kill everything after the grace period.
@@ -108,7 +106,7 @@ impl Spawner {
         let mut streams = Streams::of(&mut child, command.limits.output, on_output);
         let lost = |(what, source)| SpawnError::Pipe { what, program: program.clone(), source };
 
-        let mut watchdog = Watchdog { limits: &command.limits, begun, last_sign: begun, looked: begun, killed: None };
+        let mut watchdog = Watchdog::new(&command.limits);
         let mut feeding = pin!(feed(stdin, &command.stdin, input));
         let mut fed = false;
         let mut kill_asked = pin!(cancel.killed());
@@ -116,8 +114,7 @@ impl Spawner {
             tokio::select! {
                 more = streams.next(), if streams.open() => {
                     more.map_err(lost)?;
-                    watchdog.look();
-                    watchdog.last_sign = Instant::now();
+                    watchdog.sign_of_life(Duration::ZERO);
                 }
                 written = &mut feeding, if !fed => {
                     written.map_err(|e| lost(("standard input", e)))?;
@@ -125,23 +122,21 @@ impl Spawner {
                 }
                 status = child.wait() => break status.map_err(|e| self.broken(&program, e.to_string()))?,
                 () = &mut kill_asked, if watchdog.killed.is_none() => watchdog.kill(Exit::Cancelled, &socket),
-                () = watchdog.tick() => {
-                    watchdog.look();
-                    match watchdog.expired() {
-                        Some(Some(timeout @ Timeout::Idle(limit))) => {
-                            let sign = match &command.signs {
-                                Some(signs) => signs.within(limit).await,
-                                None => None,
-                            };
-                            match sign.and_then(|ago| Instant::now().checked_sub(ago)) {
-                                Some(at) => watchdog.last_sign = watchdog.last_sign.max(at),
-                                None => watchdog.kill(Exit::TimedOut(timeout), &socket),
-                            }
+                expired = watchdog.expired() => match expired {
+                    Some(timeout @ Timeout::Idle(limit)) => {
+                        // How old a sign is says another clock, for which the time of a stop passes too.
+                        let stopped = watchdog.idle.map(|idle| idle.stopped()).unwrap_or_default();
+                        let sign = match &command.signs {
+                            Some(signs) => signs.within(limit.saturating_add(stopped)).await,
+                            None => None,
+                        };
+                        match sign {
+                            Some(ago) => watchdog.sign_of_life(ago.saturating_sub(stopped)),
+                            None => watchdog.kill(Exit::TimedOut(timeout), &socket),
                         }
-                        Some(Some(timeout)) => watchdog.kill(Exit::TimedOut(timeout), &socket),
-                        Some(None) => return Err(SpawnError::Unkillable { program }),
-                        None => {}
                     }
+                    Some(timeout) => watchdog.kill(Exit::TimedOut(timeout), &socket),
+                    None => return Err(SpawnError::Unkillable { program }),
                 }
             }
         };
@@ -196,7 +191,8 @@ impl Spawner {
             }
         };
         let (argv, sandbox) = (command.argv.clone(), command.sandbox.clone());
-        let body = SpawnRequest { argv, grace: command.limits.grace, sandbox }.to_bytes();
+        let open_files = given_open_files();
+        let body = SpawnRequest { argv, grace: command.limits.grace, open_files, sandbox }.to_bytes();
         let descriptors = Descriptors {
             stdin: stdin_reader.as_ref().map(AsFd::as_fd),
             locks: command.locks.iter().map(|lock| lock.as_fd()).collect(),
@@ -262,66 +258,41 @@ async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedRe
     }
 }
 
-/// When a command must end, and whether it was told to. Time during which this process was stopped does not count: it
-/// read no output, so the command may have blocked as well.
+/// When a command must end, and whether it was told to.
 struct Watchdog<'a> {
     limits: &'a CommandLimits,
-    begun: Instant,
-    last_sign: Instant,
-    /// The time of the last check.
-    looked: Instant,
+    wall: Option<Deadline>,
+    idle: Option<Deadline>,
     /// Why it was killed, and when that should be complete.
-    killed: Option<(Exit, Option<Instant>)>,
+    killed: Option<(Exit, Deadline)>,
 }
 
-impl Watchdog<'_> {
-    /// The earliest limit and its time: a timeout, or `None` if killing has taken too long.
-    fn deadline(&self) -> Option<(Instant, Option<Timeout>)> {
-        let after =
-            |from: Instant, limit: Option<Duration>| limit.and_then(|limit| Some((from.checked_add(limit)?, limit)));
-        match self.killed {
-            Some((_, deadline)) => deadline.map(|at| (at, None)),
-            None => {
-                let wall = after(self.begun, self.limits.wall).map(|(at, limit)| (at, Some(Timeout::Wall(limit))));
-                let idle = after(self.last_sign, self.limits.idle).map(|(at, limit)| (at, Some(Timeout::Idle(limit))));
-                wall.into_iter().chain(idle).min_by_key(|(at, _)| *at)
-            }
-        }
+impl<'a> Watchdog<'a> {
+    fn new(limits: &'a CommandLimits) -> Self {
+        let [wall, idle] = [limits.wall, limits.idle].map(|limit| limit.map(Deadline::after));
+        Self { limits, wall, idle, killed: None }
     }
 
-    /// Waits until the next check.
-    async fn tick(&self) {
-        match self.deadline() {
-            Some((deadline, _)) => sleep_until(deadline.min(self.looked + TICK)).await,
-            None => std::future::pending().await,
-        }
+    /// The command showed so long ago that it lives.
+    fn sign_of_life(&mut self, ago: Duration) {
+        self.idle = self.limits.idle.map(|limit| Deadline::after(limit.saturating_sub(ago)));
     }
 
-    /// Checks the clock, and discounts the time without checks.
-    fn look(&mut self) {
-        let now = Instant::now();
-        let since = now.saturating_duration_since(self.looked);
-        self.looked = now;
-        if since <= TICK + LATE {
-            return;
+    /// Waits until a limit is exceeded; none is that of a kill which takes too long.
+    async fn expired(&self) -> Option<Timeout> {
+        if let Some((_, deadline)) = &self.killed {
+            deadline.reached().await;
+            return None;
         }
-        self.begun += since;
-        self.last_sign += since;
-        if let Some((_, Some(deadline))) = &mut self.killed {
-            *deadline += since;
+        tokio::select! {
+            () = reached(self.wall) => self.limits.wall.map(Timeout::Wall),
+            () = reached(self.idle) => self.limits.idle.map(Timeout::Idle),
         }
-    }
-
-    /// The limit that is exceeded, if any.
-    fn expired(&self) -> Option<Option<Timeout>> {
-        self.deadline().filter(|(at, _)| *at <= self.looked).map(|(_, timeout)| timeout)
     }
 
     /// Tells the supervisor to end everything; its report can still arrive.
     fn kill(&mut self, exit: Exit, socket: &UnixStream) {
-        // Without a limit the clock was not checked before.
-        self.looked = Instant::now();
-        self.killed = Some((exit, self.looked.checked_add(self.limits.grace.saturating_add(KILLING))));
+        self.killed = Some((exit, Deadline::after(self.limits.grace.saturating_add(KILLING))));
         // Fails only if the supervisor is already gone.
         let _ = socket.shutdown(Shutdown::Write);
     }
@@ -382,7 +353,7 @@ impl<'a> Streams<'a> {
             }
             Ok(())
         };
-        tokio::time::timeout(DRAIN, rest).await.unwrap_or(Ok(()))
+        within(DRAIN, rest).await.unwrap_or(Ok(()))
     }
 }
 

@@ -21,11 +21,13 @@ use rustix::net::{
 use super::sandbox::{Sandbox, from_words, to_words};
 
 /// Starts every request. Both ends are the same program, unless it was replaced while it ran.
-const MAGIC: &[u8; 8] = b"pl-exec4";
+const MAGIC: &[u8; 8] = b"pl-exec5";
 /// The maximum number of locks in a request: one for every repository of a workspace.
 const MOST_LOCKS: usize = 64;
 /// The word count of the sandbox if there is none.
 const UNBOUND: u32 = u32::MAX;
+/// The number of open files if none is set.
+const UNLIMITED: u64 = u64::MAX;
 /// Magic, whether there is an input, the number of locks, the length of the body.
 const HEADER: usize = MAGIC.len() + 2 + 4;
 
@@ -34,6 +36,8 @@ const HEADER: usize = MAGIC.len() + 2 + 4;
 pub(super) struct SpawnRequest {
     pub(super) argv: Vec<OsString>,
     pub(super) grace: Duration,
+    /// How many files it may open at once; none leaves that as it is.
+    pub(super) open_files: Option<u64>,
     pub(super) sandbox: Option<Arc<Sandbox>>,
 }
 
@@ -48,6 +52,7 @@ impl SpawnRequest {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
         let mut bytes = grace.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.open_files.unwrap_or(UNLIMITED).to_le_bytes());
         let bounds = self.sandbox.as_ref().map(|sandbox| to_words(sandbox));
         let count = bounds.as_ref().map_or(UNBOUND, |bounds| u32::try_from(bounds.len()).unwrap_or(UNBOUND - 1));
         bytes.extend_from_slice(&count.to_le_bytes());
@@ -61,6 +66,7 @@ impl SpawnRequest {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (grace, words) = bytes.split_first_chunk::<8>()?;
+        let (open_files, words) = words.split_first_chunk::<8>()?;
         let (bounds, words) = words.split_first_chunk::<4>()?;
         let mut words = words.strip_suffix(&[0])?.split(|byte| *byte == 0);
         let sandbox = match u32::from_le_bytes(*bounds) {
@@ -68,7 +74,8 @@ impl SpawnRequest {
             count => Some(Arc::new(from_words(words.by_ref().take(count as usize))?)),
         };
         let argv = words.map(|word| OsStr::from_bytes(word).to_os_string()).collect();
-        Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)), sandbox })
+        let open_files = Some(u64::from_le_bytes(*open_files)).filter(|files| *files != UNLIMITED);
+        Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)), open_files, sandbox })
     }
 }
 
@@ -236,6 +243,7 @@ mod tests {
         let request = SpawnRequest {
             argv: vec!["a".into(), "".into(), OsStr::from_bytes(b"\xff b").into()],
             grace: Duration::from_millis(1500),
+            open_files: Some(1024),
             sandbox: Some(Arc::new(Sandbox { write: vec!["/w".into()], ..Sandbox::default() })),
         };
         let body = request.to_bytes();
@@ -245,7 +253,7 @@ mod tests {
 
         let (got, descriptors) = receive(&mut theirs).expect("received");
         assert_eq!(got, request);
-        let unbound = SpawnRequest { sandbox: None, ..request };
+        let unbound = SpawnRequest { open_files: None, sandbox: None, ..request };
         assert_eq!(SpawnRequest::from_bytes(&unbound.to_bytes()), Some(unbound));
         assert!(descriptors.locks.is_empty());
         writer.write_all(b"hello").expect("written");

@@ -6,7 +6,7 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::names::lock_path;
 use super::stop_request::is_wish;
@@ -147,10 +147,10 @@ impl Lock {
     /// Waits up to ten seconds while a lock is held by what a process of this machine that is gone had started, which dies by
     /// itself. `say` is called with that process at each look.
     pub(crate) fn outwait(common_dir: &Path, name: &str, mut say: impl FnMut(&LockHolder)) {
-        let begun = Instant::now();
+        let deadline = Deadline::after(ORPHANS_END);
         while let Some(holder) = Self::holder(common_dir, name)
             && holder.is_gone(common_dir, name)
-            && begun.elapsed() < ORPHANS_END
+            && !deadline.is_over()
         {
             say(&holder);
             std::thread::sleep(BETWEEN_ORPHANS);

@@ -16,7 +16,7 @@ use pleach::ids::RepoName;
 use pleach::llm::{Provider, Script};
 use pleach::plan::pipeline::Pipeline;
 use pleach::plan::{self, Inputs};
-use pleach::process::{Cancel, Spawner};
+use pleach::process::{Cancel, SpawnError, Spawner};
 use pleach::record::History;
 use pleach::redact::Redactor;
 use serde_json::Value;
@@ -274,6 +274,32 @@ async fn a_wait_that_takes_too_long_fails() {
     assert_eq!(ended, SessionEnded::Completed);
     let long = session.state().outcome(&"long".parse().unwrap()).unwrap();
     assert_eq!(long.failure_reason.as_deref(), Some("timed out after 10ms"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_that_cannot_start_fails_no_node() {
+    let world = World::new();
+    let dot = r#"digraph machine {
+        start [shape=Mdiamond]
+        work [shape=parallelogram, tool_command="true"]
+        mend [shape=parallelogram, tool_command="true"]
+        exit [shape=Msquare]
+        start -> work -> exit
+        work -> mend [condition="outcome=fail"]
+        mend -> exit
+    }"#;
+    let mut engine = world.engine(None, BTreeMap::new());
+    let broken = Spawner::new(["sh", "-c", "exit 3"].map(Into::into).to_vec(), &world.environment());
+    Arc::get_mut(&mut engine).unwrap().supervisor = Supervisor::new(broken, world.root().join("state"));
+    let mut session = world.start(dot, engine).await;
+    let mut events = session.events();
+    let error = run_session(&mut session).await.unwrap_err();
+    assert!(matches!(error, pleach::engine::Error::Spawn(SpawnError::Supervisor { .. })), "{error}");
+    let told = told(&mut events);
+    assert!(
+        !told.iter().any(|told| matches!(&told.event, Event::NodeExecution(node) if node.node_id.as_str() == "work"))
+    );
+    assert!(told.iter().any(|told| matches!(told.event, Event::PipelinePaused(_))), "it can be resumed: {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

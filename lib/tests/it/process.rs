@@ -349,6 +349,25 @@ async fn a_natural_end_wins_over_a_limit_during_cleanup() {
 }
 
 #[tokio::test]
+async fn a_command_that_ended_well_has_not_timed_out() {
+    // The supervisor, stopped until the limit has passed, learns of both at once. Of several one is told of the limit first.
+    let runs: Vec<_> = (0..6)
+        .map(|_| {
+            tokio::spawn(async {
+                let dir = dir();
+                let mut command =
+                    CommandSpec::shell("(sleep 1; kill -CONT $PPID) & kill -STOP $PPID; exit 0", dir.path());
+                command.limits.wall = Some(Duration::from_millis(300));
+                run(command).await.exit
+            })
+        })
+        .collect();
+    for run in runs {
+        assert_eq!(run.await.expect("it ran"), Exit::Code(0));
+    }
+}
+
+#[tokio::test]
 async fn a_chain_of_forks_is_caught() {
     let dir = dir();
     let chain = "trap '' TERM HUP\n[ -e go ] || { touch go; echo ready; }\nsh ./chain &\nexit 0\n";

@@ -82,7 +82,7 @@ fn n15_a_variables_value_makes_it_secret_and_passable() {
     }
 }
 
-const SECRETS: [&str; 9] = [
+const SECRETS: [&str; 26] = [
     "home/.ssh/id",
     "home/.aws/credentials",
     "home/.gnupg/private/key",
@@ -92,11 +92,30 @@ const SECRETS: [&str; 9] = [
     "home/.config/google-chrome/Default/Cookies",
     "state/pleach/agents/other/login",
     "state/pleach/worktrees/other/main/file",
+    "home/.git-credentials",
+    "home/.netrc",
+    "home/.npmrc",
+    "home/.pypirc",
+    "home/.cargo/credentials",
+    "home/.cargo/credentials.toml",
+    "home/.docker/config.json",
+    "home/.kube/config",
+    "config/gcloud/credentials.db",
+    "home/.azure/msal_token_cache.json",
+    "home/.bash_history",
+    "data/fish/fish_history",
+    "home/.claude.json",
+    "home/.claude/.credentials.json",
+    "home/.codex/auth.json",
+    "home/.gemini/oauth_creds.json",
+    "data/opencode/auth.json",
 ];
 
 /// What is beside them.
-const OPEN: [&str; 6] = [
+const OPEN: [&str; 8] = [
     "home/.claude/settings.json",
+    "home/.cargo/config.toml",
+    "data/opencode/log/x",
     "home/.config/git/ignore",
     "home/.sshd/config",
     "home/notes",
@@ -222,7 +241,52 @@ fn n15_a_denied_hidden_file_is_explained() {
     let (ran, _) = run(&env, Program, &script, "{}\n", &[]);
     let text = ran.to_string();
     let expected = "the sandbox refused `[TEMP]/home/.ssh/id`, which `sandbox.hide` hides";
-    assert!(text.contains(expected) && !text.contains("sandbox.rw"), "{text}");
+    assert!(text.contains(expected) && text.contains("`sandbox.show`") && !text.contains("sandbox.rw"), "{text}");
+}
+
+#[test]
+fn a_hidden_file_is_one_setting_away() {
+    if skip("a_hidden_file_is_one_setting_away", 4) {
+        return;
+    }
+    let env = home();
+    let settings = "sandbox: {show: [~/.npmrc, ~/.cargo/credentials.toml]}\n";
+    let (ran, seen) = run(&env, Program, &reading(&env), settings, &[]);
+    let shown = ["home/.npmrc", "home/.cargo/credentials.toml"];
+    assert_eq!(seen, only(&[shown.as_slice(), &OPEN].concat()), "{ran}");
+}
+
+#[test]
+fn each_agent_reads_its_own_login_alone() {
+    if skip("each_agent_reads_its_own_login_alone", 4) {
+        return;
+    }
+    let env = home();
+    let own = |path: &&str| [".claude", ".codex", ".gemini", "opencode"].iter().any(|agent| path.contains(agent));
+    let logins: Vec<&str> = SECRETS.into_iter().filter(own).collect();
+    let script = logins.iter().map(|path| format!("cat '{}/{path}' && echo {path} >> seen; ", env.root().display()));
+    let script = script.collect::<String>() + "true";
+    // The program of that name, driven as the real one, and by a template.
+    for (agent, reads) in [
+        ("claude", vec!["home/.claude.json", "home/.claude/.credentials.json"]),
+        ("codex", vec!["home/.codex/auth.json"]),
+        ("gemini", vec!["home/.gemini/oauth_creds.json"]),
+        ("opencode", vec!["data/opencode/auth.json"]),
+    ] {
+        env.write_program(
+            format!("bin/{agent}"),
+            &format!("#!/bin/sh\ntest \"$1\" = --version && exit\ncat > asked\n{script}\n"),
+        );
+        for settings in [
+            format!("agent: {agent}\nagents: {{{agent}: {{turns: node}}}}\n"),
+            format!("agent: mine\nagents: {{mine: {{command: [{agent}]}}}}\n"),
+        ] {
+            env.configure(&settings);
+            let ran = env.run(&graph("secrets", "code [prompt=\"Work\"] start -> code -> exit"), &[]);
+            let seen = format!("refs/heads/pleach/secrets/{}:seen", env.sessions().last().unwrap());
+            assert_eq!(env.git(&["show", &seen]).lines().collect::<Vec<_>>(), reads, "{settings}: {ran}");
+        }
+    }
 }
 
 #[test]
@@ -271,6 +335,7 @@ fn n15_a_repository_opens_none_of_it_unasked() {
         ("sandbox: {hide: [~/.ssh]}\n", "~/.aws can be read"),
         ("sandbox: {network: open}\n", "sandbox (sandbox.network, "),
         ("sandbox: {mode: auto}\n", "sandbox (sandbox.mode, "),
+        ("sandbox: {show: [~/.npmrc]}\n", "~/.npmrc can be read"),
         ("sandbox: {hide_from: agents}\n", "sandbox (sandbox.hide_from, "),
         ("env: {pass: [NPM_TOKEN]}\n", "NPM_TOKEN"),
     ] {

@@ -28,10 +28,12 @@ pub(super) async fn work(
         variables = set_up_separate_home(preset, environment, &job.home)?;
     }
     job.sandbox = job.sandbox.map(|bounds| {
-        let open = agent.known.as_ref().map(|(preset, environment)| writable_paths(preset, environment));
+        let known = agent.known.as_ref();
+        let open = known.map(|(preset, environment)| writable_paths(preset, environment));
         let writes = open.into_iter().flatten().chain([job.home.clone()]);
+        let own = known.map(|(preset, environment)| preset.own_files_in(environment));
         // It calls its model by itself.
-        Arc::new(bounds.with_network().with_write(writes))
+        Arc::new(bounds.with_network().with_read(own.into_iter().flatten()).with_write(writes))
     });
     let launchers = Launchers::install(&agent.commands, &job, &agent.server)?;
     let ask = agent.task(&job, launchers.as_ref());

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::{AcpAction, AcpClient, AcpEnd};
 use super::lines::{LineSplitter, OutputLine, UNREAD};
 use crate::agent::{AgentError, StateRef, Turn, TurnVerdict, Turns};
+use crate::clock::{Deadline, reached, within};
 use crate::process::{Cancel, Canceller, CommandSpec, Output, OutputStream, SpawnError, Spawner};
 
 /// How long an agent may take until it can be given its task.
@@ -84,7 +84,7 @@ impl AcpSession<'_> {
     /// Talks until the agent is done or gone, and sees to it that it goes. Without an end it went by itself.
     async fn run(mut self, hello: Vec<u8>) -> (AcpClient, Option<AcpEnd>) {
         self.send(hello);
-        let mut deadline = Some(Instant::now() + OPENING);
+        let mut deadline = Some(Deadline::after(OPENING));
         let ended = loop {
             let line = tokio::select! {
                 biased;
@@ -101,7 +101,7 @@ impl AcpSession<'_> {
                     }
                     continue;
                 }
-                () = until(deadline) => break Some(self.too_slow()),
+                () = reached(deadline) => break Some(self.too_slow()),
                 line = self.lines.recv() => line,
             };
             let line = match line {
@@ -126,13 +126,13 @@ impl AcpSession<'_> {
                 }
             }
             if self.client.is_cancelled() {
-                deadline = deadline.or(Some(Instant::now() + STOPPING));
+                deadline = deadline.or(Some(Deadline::after(STOPPING)));
             }
         };
         let Self { client, say, lines, killer, .. } = self;
         // The end of its input tells the agent to go. Not all of them listen.
         drop(say);
-        if timeout(ENDING, drained(lines)).await.is_err() {
+        if within(ENDING, drained(lines)).await.is_none() {
             killer.kill();
         }
         (client, ended)
@@ -176,13 +176,6 @@ impl AcpSession<'_> {
                 OPENING.as_secs()
             ))),
         }
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

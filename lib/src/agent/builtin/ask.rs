@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::BuiltinLimits;
 use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
+use crate::clock::{Deadline, reached};
 use crate::event::SideCall;
 use crate::llm::{
     Answered, Charge, ErrorClass, LlmError, Message, ModelNames, Part, Pricing, Provider, Request, Response, Role,
@@ -43,7 +42,7 @@ pub(super) struct FailedTries {
 pub(super) struct Asker<'a> {
     pub provider: &'a Provider,
     pub limits: &'a BuiltinLimits,
-    pub deadline: Option<Instant>,
+    pub deadline: Option<Deadline>,
     pub turns: &'a Turns,
 }
 
@@ -145,7 +144,7 @@ impl Asker<'_> {
             biased;
             () = cancel.killed() => Err(AgentError::Cancelled),
             answer = self.provider.complete(request, cancel) => Ok(answer),
-            () = until(self.deadline) => Err(AgentError::TimedOut("the model did not answer in the time of this task".into())),
+            () = reached(self.deadline) => Err(AgentError::TimedOut("the model did not answer in the time of this task".into())),
         };
         if nonsense.is_some() {
             request.messages.pop();
@@ -177,15 +176,8 @@ impl Asker<'_> {
             biased;
             () = cancel.stopped() => Ok(()),
             () = tokio::time::sleep(pause) => Ok(()),
-            () = until(self.deadline) => Err(AgentError::TimedOut("the provider was busy for all the time of this task".into())),
+            () = reached(self.deadline) => Err(AgentError::TimedOut("the provider was busy for all the time of this task".into())),
         }
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::json;
-use tokio::time::Instant;
 
 use self::ask::{AskOutcome, Asker, FailedTries};
 use self::loops::Finding;
@@ -22,6 +21,7 @@ use super::cli::Billing;
 use super::intent::intent_of;
 use super::tool_commands::ConfiguredTools;
 use super::{Agent, AgentError, AgentReply, BoxFuture, End, Introduction, Job, Profile, Turn, TurnVerdict, Turns};
+use crate::clock::Deadline;
 use crate::confined_fs::Jail;
 use crate::event::{ToolCall, Warning, WarningCode};
 use crate::llm::{
@@ -180,7 +180,7 @@ struct Run<'a> {
     has_warned: bool,
     /// The newest call was too long, and room was made since.
     was_too_long: bool,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
 }
 
 /// What comes after a turn.
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
             metadata,
             extra: Default::default(),
         };
-        let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = job.timeout.map(Deadline::after);
         let shell = Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline);
         let toolbox = Toolbox::new(&job, jail, shell, request.tools.clone()).map_err(terminal)?.with_commands(commands);
         Ok(Self {
@@ -515,7 +515,7 @@ impl<'a> Run<'a> {
     }
 
     fn timed_out(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.deadline.is_some_and(|deadline| deadline.is_over())
     }
 
     /// A word to the user when the conversation comes near to what the model can take and no room can be made.

@@ -19,6 +19,8 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::clock::within;
+
 /// What an agent's hook tells at most.
 const LONGEST: u64 = 64 << 20;
 
@@ -87,7 +89,7 @@ async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHo
         }
         let waiting = waiting.clone();
         reading.spawn(async move {
-            if let Ok(Some(said)) = tokio::time::timeout(PATIENCE, read(stream)).await {
+            if let Some(Some(said)) = within(PATIENCE, read(stream)).await {
                 // The listener is gone, so no answer is awaited.
                 let _ = waiting.send(said);
             }

@@ -210,7 +210,8 @@ impl<'a> Launch<'a> {
             None => {
                 let open = separate_home::writable_paths(&self.agent.preset, &self.agent.environment);
                 let sandbox = if self.agent.settings.is_closed { sandbox } else { sandbox.with_network() };
-                sandbox.with_write(open.into_iter().chain([self.job.home.clone()]))
+                let own = self.agent.preset.own_files_in(&self.agent.environment);
+                sandbox.with_read(own).with_write(open.into_iter().chain([self.job.home.clone()]))
             }
         }))
     }

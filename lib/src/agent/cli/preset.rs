@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::mcp_preset::McpPreset;
 use super::version::is_older;
-use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode};
+use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode, at_home, moved};
 use crate::llm::wire::Format;
 
 /// How a program is driven as an agent.
@@ -72,6 +72,9 @@ pub struct Preset {
     /// Files below the home directory that hold its login.
     #[serde(default)]
     pub logins: Vec<String>,
+    /// Further files below the home directory that hold keys, and which it needs.
+    #[serde(default)]
+    pub reads: Vec<String>,
     /// Files below the home directory by which its user may have given it another way to a model. Where they are listed
     /// and none of them is there, it can do nothing without a key or a login.
     #[serde(default)]
@@ -206,17 +209,6 @@ static TABLE: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("presets.json")).expect("the table was read by this module's tests")
 });
 
-/// The directories of a home that variables may put elsewhere, and their names there.
-const MOVED: [(&str, &str, &str); 7] = [
-    (".claude", "CLAUDE_CONFIG_DIR", ""),
-    (".codex", "CODEX_HOME", ""),
-    (".gemini", "GEMINI_CLI_HOME", ".gemini"),
-    (".config", "XDG_CONFIG_HOME", ""),
-    (".cache", "XDG_CACHE_HOME", ""),
-    (".local/share", "XDG_DATA_HOME", ""),
-    (".local/state", "XDG_STATE_HOME", ""),
-];
-
 impl Preset {
     /// Where what it writes for itself is, when it runs in the user's home.
     pub fn kept_in(&self, environment: &Environment) -> Vec<PathBuf> {
@@ -226,6 +218,14 @@ impl Preset {
     /// Where its login is, when it runs in the user's home.
     pub fn logins_in(&self, environment: &Environment) -> Vec<PathBuf> {
         places(&self.logins, environment)
+    }
+
+    /// Its own of what may be hidden from agents, when it runs in the user's home: its logins, its settings and further
+    /// files with keys. A program the settings bring along is known by its bare name, as PATH finds it.
+    pub fn own_files_in(&self, environment: &Environment) -> Vec<PathBuf> {
+        let known = TABLE.values().filter(|preset| preset.program == self.program);
+        let own = known.chain([self]).map(|preset| [&preset.logins, &preset.reads, &preset.separate_home.links]);
+        own.flatten().flat_map(|files| places(files, environment)).collect()
     }
 
     /// Whether it can do nothing without a key or a login, as far as files can tell. A keyring of the system cannot be
@@ -288,6 +288,7 @@ impl Preset {
             keys: Vec::new(),
             clouds: BTreeMap::new(),
             logins: Vec::new(),
+            reads: Vec::new(),
             other_ways: Vec::new(),
             keeps: Vec::new(),
             separate_home: SeparateHome::default(),
@@ -367,17 +368,15 @@ pub(super) fn places(below_home: &[String], environment: &Environment) -> Vec<Pa
 
 /// Where a file or directory of the user's home is.
 pub(super) fn place(below: &str, environment: &Environment) -> Option<PathBuf> {
-    let directory = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let moved = |(usual, variable, there): &(&str, &str, &str)| {
-        Some(directory(variable)?.join(there).join(Path::new(below).strip_prefix(usual).ok()?))
-    };
-    MOVED.iter().find_map(moved).or_else(|| Some(directory("HOME")?.join(below)))
+    let below = Path::new(below);
+    moved(below, environment).next().or_else(|| at_home(below, environment))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::agent::cli::separate_home::kept_paths;
+    use crate::config::SandboxSettings;
 
     #[test]
     fn agent_files_follow_environment_variables() {
@@ -474,6 +473,16 @@ mod tests {
             }
             for key in &preset.keys {
                 assert!(env.contains_key(key) || unset.contains(key), "{name}: the user's own {key} is left");
+            }
+        }
+    }
+
+    #[test]
+    fn what_agents_log_in_with_is_hidden_from_others() {
+        let hidden: Vec<String> = SandboxSettings::default().hide.iter().map(ToString::to_string).collect();
+        for (name, preset) in TABLE.iter() {
+            for file in preset.logins.iter().chain(&preset.reads) {
+                assert!(hidden.contains(&format!("~/{file}")), "{name}: {file}");
             }
         }
     }

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 
 use self::replay::Replay;
 use super::intent::intent_of;
 use super::{AgentError, Job, Turn, TurnVerdict, Turns};
 use crate::budget::Amount;
+use crate::clock::{Deadline, within};
 use crate::event::{SideCall, ToolCall, Warning};
 use crate::gateway::{
     CallCost, CallDecision, Exchange, FEW, Facts, FailedCalls, Gateway, HeldCall, Upstream, UsageMeter,
@@ -270,7 +271,7 @@ impl GatewayRun {
             }
             if log.release_calls(&gateway, &mut held_calls).await == TurnVerdict::Stop {
                 gateway.refuse(STOPPED);
-                ending.get_or_insert_with(|| Instant::now() + PATIENCE);
+                ending.get_or_insert_with(|| Deadline::after(PATIENCE));
             }
         };
         gateway.refuse(OVER);
@@ -281,7 +282,8 @@ impl GatewayRun {
         if !killed {
             // What the program did not wait for is paid for as well.
             tokio::select! {
-                () = idle_until(&gateway, Some(Instant::now() + PATIENCE)) => {}
+                // One that takes longer is cut off, and counts as far as it has come.
+                _ = within(PATIENCE, gateway.idle()) => {}
                 () = cancel.killed() => {}
             }
         }
@@ -304,14 +306,10 @@ impl GatewayRun {
 }
 
 /// Waits until no client waits for a call in flight, at most until then.
-async fn unattended_until(gateway: &Gateway, end: Option<Instant>) {
-    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.unattended()).await;
-}
-
-/// Waits until no call is in flight, at most until then.
-async fn idle_until(gateway: &Gateway, end: Option<Instant>) {
-    // One that takes longer is cut off, and counts as far as it has come.
-    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.idle()).await;
+async fn unattended_until(gateway: &Gateway, end: Option<Deadline>) {
+    if let Some(end) = end {
+        end.ready(gateway.unattended()).await;
+    }
 }
 
 /// The turns of a program, as they come.

@@ -82,7 +82,8 @@ pub fn tools_main(mut args: impl Iterator<Item = OsString>, shim: Vec<OsString>)
 async fn serve(tools: ServedTools, spawner: Spawner) -> io::Result<()> {
     let (line, mut lines) = mpsc::unbounded_channel();
     // Its end is the end of the input, or of this process.
-    std::thread::spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    let read = move || io::stdin().lines().map_while(Result::ok).try_for_each(|text| line.send(text));
+    std::thread::Builder::new().name("stdin".into()).spawn(read)?;
     let mut calls: JoinSet<(Value, (String, bool))> = JoinSet::new();
     let mut running: Vec<(Value, Canceller)> = Vec::new();
     loop {

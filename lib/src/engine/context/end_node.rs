@@ -100,6 +100,10 @@ pub(in crate::engine) fn node_ended(
         Ok(outcome) => outcome,
         Err(Stopped::Environment(outcome)) => *outcome,
         Err(Stopped::Paused(reason)) => return Ok(NodeEnd::pauses(reason)),
+        Err(Stopped::NotStarted(error)) => {
+            let (reason, why) = (PauseReason::Interrupted, Some(error.to_string()));
+            return Ok(NodeEnd::Pauses { reason, why, error: Some(error.into()) });
+        }
         Err(Stopped::NoAnswer(answer, why)) => {
             let error = Question::of(&context.plan.pipeline, node, visit.visit).error(answer, why);
             let reason = PauseReason::WaitsForPerson;

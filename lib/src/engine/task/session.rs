@@ -288,6 +288,7 @@ impl TaskSession {
             Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
             Err(Stopped::Broken(error)) => return Err(error.into()),
             Err(Stopped::Unable(error)) => return Err(*error),
+            Err(Stopped::NotStarted(error)) => return Err(error.into()),
             Err(Stopped::Environment(outcome)) => {
                 let why = outcome.failure_reason.unwrap_or_default();
                 return Err(Error::Environment { node, why });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::worker::{NAMED, block, some, work_message};
 use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
 use crate::agent::{AgentError, AgentReply, End, Job, MessageInput, Turn, TurnVerdict, Turns, is_in_words};
 use crate::budget::Amount;
-use crate::clock;
+use crate::clock::{self, Deadline};
 use crate::engine::budget::BudgetVerdict;
 use crate::engine::executor::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode};
@@ -100,7 +100,7 @@ pub(super) async fn agent(
     let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
     let kind = work.agent.kind();
     let is_simulated = is_simulated(kind);
-    let begun = Instant::now();
+    let deadline = worker.node.timeout.map(Deadline::after);
     let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
     let asked = AgentPrompt { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
     let mut reply = converse(worker, &work, asked, &mut spoken, cancel, end).await?;
@@ -111,7 +111,7 @@ pub(super) async fn agent(
     {
         if worker.verdict == BudgetVerdict::Go {
             // An unreadable verdict is requested once more.
-            let left = worker.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+            let left = deadline.map(|deadline| deadline.left());
             let again = AgentPrompt { prompt: review_again(&work, text), continues: false, timeout: left };
             end.warnings
                 .push(WarningCode::VerdictMissing.with("no verdict in the review; the reviewer is asked once more"));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::clock::Deadline;
 use crate::process::Cancel;
 
 /// Stops one node at its timeout, or with the whole run.
@@ -21,8 +22,9 @@ impl NodeCancel {
         let timed_out = Arc::new(AtomicBool::new(false));
         let late = (run.clone(), Arc::clone(&timed_out));
         let deadline = timeout.map(|timeout| {
+            let deadline = Deadline::after(timeout);
             tokio::spawn(async move {
-                tokio::time::sleep(timeout).await;
+                deadline.reached().await;
                 // Work killed with the run has not timed out.
                 if !late.0.is_killed() {
                     late.1.store(true, Ordering::Relaxed);

@@ -54,6 +54,7 @@ pub(super) async fn tool(
         Err(error) if worker.node.step.is_some() && !matches!(error, SpawnError::Unkillable { .. }) => {
             return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string()))));
         }
+        Err(error) if error.is_of_machine() => return Err(Stopped::NotStarted(error)),
         Err(error) => {
             let outcome = Outcome::fail(error.to_string());
             let said = Said { how: Some(error.to_string()), broke_off: true, ..Said::default() };
@@ -67,7 +68,7 @@ pub(super) async fn tool(
     let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
     let how = match output.exit {
         Exit::Code(0) => None,
-        _ if cancel.timed_out() => Some(worker.out_of_time()),
+        Exit::Cancelled => Some(worker.out_of_time()),
         exit => Some(exit.to_string()),
     };
     let broke_off = !matches!(output.exit, Exit::Code(_));
@@ -81,10 +82,11 @@ pub(super) async fn tool(
     let refused = refused.and_then(|refused| refused.in_words());
     let outcome = match output.exit {
         Exit::Code(0) => worker.read_status(&status_file).unwrap_or_else(Outcome::success),
+        Exit::Cancelled => Outcome::fail(worker.out_of_time()),
         exit => {
             let last = last_line(&stdout, &stderr);
             let refused = refused.as_ref().map(|refused| format!(" ({refused})")).unwrap_or_default();
-            worker.within_time(Outcome::fail(format!("{exit}{last}{refused}")), cancel)
+            Outcome::fail(format!("{exit}{last}{refused}"))
         }
     };
     let refused = refused.filter(|_| output.exit == Exit::Code(0));
@@ -93,7 +95,7 @@ pub(super) async fn tool(
     let seen = seen_by_others(stdout.trim_end());
     outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
     outcome.context_updates.insert("last_stage".into(), worker.node.id.as_str().into());
-    let exit = if cancel.timed_out() { "timed out".to_owned() } else { output.exit.to_string() };
+    let exit = if output.exit == Exit::Cancelled { "timed out".to_owned() } else { output.exit.to_string() };
     let output = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { STDERR_MARK });
     let outcome = finish_command(worker, CommandRun { command: script, exit, output, begun }, outcome, end)?;
     step::command_step(worker, &outcome, Said { stdout, stderr, how, broke_off }, end);
@@ -150,11 +152,15 @@ pub(super) async fn check(
             let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
             let last = last_line(&stdout, &stderr);
             let all = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { STDERR_MARK });
-            let failed = worker.within_time(Outcome::fail(format!("{name} failed: {}{last}", output.exit)), cancel);
+            let why = match output.exit {
+                Exit::Cancelled => worker.out_of_time(),
+                exit => format!("{name} failed: {exit}{last}"),
+            };
             let seen = seen_by_others(all.trim_end());
             end.stderr = worker.engine.redactor.text(&all).into_owned();
-            Some(Outcome { context_updates: [("tool.output".to_owned(), seen.into())].into(), ..failed })
+            Some(Outcome { context_updates: [("tool.output".to_owned(), seen.into())].into(), ..Outcome::fail(why) })
         }
+        Err(error) if error.is_of_machine() => return Err(Stopped::NotStarted(error)),
         Err(error) => Some(Outcome::fail(format!("{name} could not run: {error}"))),
     })
 }

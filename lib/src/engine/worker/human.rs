@@ -24,7 +24,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     let asked = async {
         let answer = engine.interviewer.ask(question, &worker.cancel);
         match question.timeout {
-            Some(timeout) => tokio::time::timeout(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
+            Some(timeout) => clock::within(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
             None => answer.await,
         }
     };
@@ -110,7 +110,7 @@ fn edits(worker: &mut Worker, conflicts: &ConflictWork) -> Result<Changes, Stopp
 async fn comment(engine: &Engine, question: &Question, reply: &GateReply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
     match question.timeout {
-        Some(timeout) => tokio::time::timeout(timeout, comment).await.ok().flatten(),
+        Some(timeout) => clock::within(timeout, comment).await.flatten(),
         None => comment.await,
     }
 }

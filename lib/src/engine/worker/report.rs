@@ -10,6 +10,7 @@ use crate::engine::task::StepReport;
 use crate::engine::{self, NoChoice};
 use crate::event::{AgentTurn, Event, HumanInteraction, Outcome, PauseReason, ToolExecution, Warning};
 use crate::ids::{RepoName, RepoPath};
+use crate::process::SpawnError;
 use crate::workspace::{Changes, Error};
 
 /// A turn to record.
@@ -93,6 +94,9 @@ pub enum Stopped {
     /// The agent could not work, for reasons outside of the job. If the run can continue with it, this failure is the
     /// outcome; otherwise the node counts as not run, and the user has to fix the cause first.
     Environment(Box<Outcome>),
+    /// A command was not started, which says nothing about it. The node counts as not run, whatever would follow its
+    /// failure, and the user has to fix the cause first.
+    NotStarted(SpawnError),
     /// The gate's answer is not one of its choices.
     NoAnswer(String, NoChoice),
     /// A gate was answered while files were in conflict.

@@ -8,6 +8,7 @@ use super::collected::Collected;
 use super::command::{self, CommandRun};
 use super::worker::block;
 use super::{Stopped, Worker};
+use crate::clock::Deadline;
 use crate::engine;
 use crate::engine::bounds::git_variables;
 use crate::engine::joint_slot::{JointCommand, JointFiles, JointSlot};
@@ -118,7 +119,7 @@ async fn run_commands(
     let run = worker.cancel.clone();
     let cut_off = async {
         run.killed().await;
-        tokio::time::sleep(LAST_GRACE).await;
+        Deadline::after(LAST_GRACE).reached().await;
         canceller.kill();
         std::future::pending::<()>().await;
     };

@@ -58,12 +58,14 @@ impl Cache {
     ) -> Result<Self, Error> {
         let hash = handle.object_hash();
         let (index, from) = std::thread::scope(|scope| {
-            let from = scope.spawn(move || {
+            let read = move || {
                 let file = File::at(own, hash, false, Default::default());
                 file.map_or_else(|_| State::new(hash), |file| file.into_parts().0)
-            });
+            };
+            let from = std::thread::Builder::new().spawn_scoped(scope, read);
             let index = index_of(handle, tree);
-            (index, from.join().unwrap_or_else(|_| State::new(hash)))
+            // Without a thread it is read afterwards.
+            (index, from.map_or_else(|_| read(), |from| from.join().unwrap_or_else(|_| State::new(hash))))
         });
         Self::with_stats(index?, &from, trusted, rules)
     }

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::clock::Deadline;
 use crate::git::error::{Error, IoContext as _};
 
 /// How long to wait for other processes that create a worktree of the same repository.
@@ -27,11 +28,11 @@ pub(super) fn lock_worktrees(common: &Path) -> Result<File, Error> {
 
 /// Waits until no other process holds a file.
 pub(super) fn wait_for_lock(file: &File, path: &Path) -> Result<(), Error> {
-    let setup_files = Instant::now();
+    let deadline = Deadline::after(PATIENCE);
     loop {
         match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if setup_files.elapsed() < PATIENCE => std::thread::sleep(POLL),
+            Err(Errno::WOULDBLOCK) if !deadline.is_over() => std::thread::sleep(POLL),
             // An agent can hold it as well: it need only be able to read it.
             Err(Errno::WOULDBLOCK) => {
                 let detail = format!("another process holds `{}`; stop it and run again", path.display());

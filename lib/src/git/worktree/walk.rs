@@ -119,7 +119,9 @@ pub(super) fn walk(index: &File, root: &Path, seen: &AtomicU64) -> Walked {
     };
     let threads = parallelism().min(MOST_THREADS).min(entries.len() / FILES_PER_THREAD).max(1);
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| walk.work())).collect();
+        // Where the system gives no more threads, fewer do the work.
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, || walk.work()).ok();
+        let others: Vec<_> = (1..threads).map_while(helper).collect();
         let mut walked = walk.work();
         for other in others {
             walked.add(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 
 use super::bounds::{NotStarted, Sandbox};
+use crate::process::limits::LimitedCommand;
 
 /// The version of the kernel's Landlock, if it is present and enabled.
 #[cfg(target_os = "linux")]
@@ -32,7 +33,7 @@ pub(super) fn abi() -> Option<u32> {
 pub(super) fn spawn(
     sandbox: &Sandbox,
     abi: u32,
-    prepare: impl FnOnce() -> io::Result<Command> + Send,
+    prepare: impl FnOnce() -> io::Result<LimitedCommand> + Send,
 ) -> Result<Child, NotStarted> {
     let bound = || {
         let mut command = prepare().map_err(NotStarted::Program)?;
@@ -109,7 +110,7 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     }
     for objects in &sandbox.add {
         for fan in fans(objects)? {
-            add(&mut ruleset, fan, adding)?;
+            add(&mut ruleset, fan?, adding)?;
         }
     }
     if !reading.is_empty() {
@@ -201,7 +202,7 @@ fn names_in(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 /// The directories of loose objects, by the first byte of their ids, created if missing. Their siblings are what git
 /// trusts about all objects: packs, their indexes, and alternates.
 #[cfg(target_os = "linux")]
-fn fans(objects: &Path) -> io::Result<Vec<OwnedFd>> {
+fn fans(objects: &Path) -> io::Result<impl Iterator<Item = io::Result<OwnedFd>>> {
     use rustix::fs::{AtFlags, Mode, OFlags, chmodat, fstat, mkdirat, open, openat};
     use rustix::io::Errno;
 
@@ -211,21 +212,21 @@ fn fans(objects: &Path) -> io::Result<Vec<OwnedFd>> {
     let objects = open(objects, FLAGS, Mode::empty())?;
     // Users who share the repository share these as well.
     let mode = Mode::from_raw_mode(fstat(&objects)?.st_mode);
-    let fan = |first: u8| {
+    let fan = move |first: u8| {
         let name = format!("{first:02x}");
         for _ in 0..TRIES {
             match openat(&objects, &name, FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
                 Err(Errno::NOENT) => {}
-                found => return found,
+                found => return Ok(found?),
             }
             match mkdirat(&objects, &name, Mode::RWXU).and_then(|()| chmodat(&objects, &name, mode, AtFlags::empty())) {
                 Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
-        Err(Errno::NOENT)
+        Err(Errno::NOENT.into())
     };
-    Ok((0..=u8::MAX).map(fan).collect::<Result<_, _>>()?)
+    Ok((0..=u8::MAX).map(fan))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -37,6 +37,7 @@ pub struct SandboxPolicy {
     leading_to: Vec<PathBuf>,
     read: Option<Vec<PathBuf>>,
     hide: Vec<PathBuf>,
+    show: Vec<PathBuf>,
     hide_from: HideFrom,
     network: Network,
     /// The variables of unshared caches, and names for them.
@@ -133,9 +134,10 @@ impl SandboxPolicy {
         });
         let leading_to = write.iter().map(|path| real(path)).collect();
         let own_caches = caches::linked(environment, &settings.rw);
-        let hide = settings.hide.iter().flat_map(|path| path.places(environment)).collect();
+        let [hide, show] = [&settings.hide, &settings.show]
+            .map(|paths| paths.iter().flat_map(|path| path.places(environment)).collect());
         let config::SandboxSettings { network, hide_from, .. } = *settings;
-        Self { by, write, leading_to, read, hide, hide_from, network, own_caches }
+        Self { by, write, leading_to, read, hide, show, hide_from, network, own_caches }
     }
 
     /// The variables that point package managers to caches in a command's own directory, if the user's are not
@@ -165,7 +167,7 @@ impl SandboxPolicy {
             HideFrom::Agents => Vec::new(),
             HideFrom::All => self.hide.clone(),
         };
-        let show = repositories.iter().map(|repository| repository.to_path_buf()).collect();
+        let show = repositories.iter().map(|repository| repository.to_path_buf()).chain(self.show.clone()).collect();
         Sandbox { by: self.by.clone(), write, add, read: self.read.clone(), hide, show, connect: Connect::Anywhere }
     }
 
@@ -317,8 +319,10 @@ mod tests {
         let settings = config::SandboxSettings {
             hide: vec!["~/x".into()],
             hide_from: HideFrom::All,
+            show: vec!["~/x/y".into()],
             ..config::SandboxSettings::default()
         };
+        assert_eq!(SandboxPolicy::new(&settings, &environment, by(7)).of_agent(place).show, [PathBuf::from("/h/x/y")]);
         assert_eq!(bounds(&settings), [["/h/x"], ["/h/x"]].map(|paths| paths.map(PathBuf::from)));
     }
 }

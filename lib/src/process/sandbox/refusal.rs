@@ -87,7 +87,9 @@ impl Refusals {
         let quoted = |path: &PathBuf| format!("`{}`", path.display());
         let hidden = (!self.hidden.is_empty()).then(|| {
             let paths = listed(self.hidden.iter().map(quoted), NAMED);
-            format!("the sandbox refused {paths}, which `sandbox.hide` hides")
+            format!(
+                "the sandbox refused {paths}, which `sandbox.hide` hides: if the work needs it, add it to `sandbox.show`"
+            )
         });
         if self.paths.is_empty() {
             let of_git = (!self.of_git.is_empty()).then(|| {
@@ -234,7 +236,10 @@ mod tests {
         std::fs::create_dir(home.join("mine")).unwrap();
         assert_eq!(
             refused("../home/key"),
-            Some(format!("the sandbox refused `{}/key`, which `sandbox.hide` hides", home.display()))
+            Some(format!(
+                "the sandbox refused `{}/key`, which `sandbox.hide` hides: if the work needs it, add it to `sandbox.show`",
+                home.display()
+            ))
         );
         assert_eq!(refused("../open/x"), None, "what may be written may be read");
         let written = refused("../home/mine/x").expect("it cannot be written");

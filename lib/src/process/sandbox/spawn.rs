@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::process::{Child, Command};
+use std::process::Child;
 
 use super::bounds::{Availability, DEVICES, NotStarted, Sandbox, Wall};
 use super::{bubblewrap, filter, landlock, privileges, trusted_paths};
+use crate::process::limits::LimitedCommand;
 
 /// The features of this machine.
 pub fn available() -> Availability {
@@ -16,7 +17,7 @@ pub fn available() -> Availability {
 pub(in crate::process) fn spawn(
     sandbox: &Sandbox,
     argv: &[OsString],
-    prepare: impl FnOnce(&[OsString]) -> io::Result<Command> + Send,
+    prepare: impl FnOnce(&[OsString]) -> io::Result<LimitedCommand> + Send,
 ) -> Result<Child, NotStarted> {
     match sandbox.by.wall(&sandbox.connect) {
         Some(Wall::Landlock(abi)) => landlock::spawn(&trusted_paths::only(sandbox, &DEVICES), abi, || prepare(argv)),

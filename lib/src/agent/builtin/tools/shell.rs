@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::answer::{ToolAnswer, Wrote};
 use crate::agent::Job;
 use crate::agent::builtin::BuiltinLimits;
 use crate::agent::tool_commands::{ToolCommand, describe_output};
+use crate::clock::Deadline;
 use crate::process::sandbox::Refusals;
 use crate::process::{self, Cancel, CommandSpec, Spawner};
 
@@ -33,7 +33,7 @@ pub(in crate::agent::builtin) struct Shell {
     template: CommandSpec,
     default: Duration,
     most: Duration,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
 }
 
 impl Shell {
@@ -41,7 +41,7 @@ impl Shell {
         spawner: Spawner,
         job: &Job,
         limits: &BuiltinLimits,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
     ) -> Self {
         let template = CommandSpec {
             env: job.env.clone(),
@@ -64,7 +64,7 @@ impl Shell {
             return ToolAnswer::error("`timeout_ms` counts from 1");
         }
         let asked = args.timeout_ms.map_or(self.default, Duration::from_millis);
-        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.left());
         let wall = asked.min(self.most).min(left);
         let limits = process::CommandLimits { wall: Some(wall), output: OUTPUT, ..process::CommandLimits::default() };
         let CommandSpec { argv, cwd, .. } = CommandSpec::shell(&args.command, dir);
