@@ -296,7 +296,10 @@ impl TestEnv {
         };
         // Read here, for a thousand tests would start git after each of their commands.
         let loose = fs::read_dir(git.join("refs/pleach/sessions")).into_iter().flatten().flatten();
-        let has_refs = |dir: &fs::DirEntry| fs::read_dir(dir.path()).is_ok_and(|mut refs| refs.next().is_some());
+        let has_refs = |dir: &fs::DirEntry| {
+            let names = fs::read_dir(dir.path()).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            names.into_iter().any(|name| Path::new(&name).extension().is_none_or(|end| end != "lock"))
+        };
         let mut refs: Vec<String> =
             loose.filter(has_refs).filter_map(|entry| entry.file_name().into_string().ok()).collect();
         let packed = fs::read_to_string(git.join("packed-refs")).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! A text that two sides changed, line by line.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gix::diff::blob::{Interner, Token};
@@ -34,6 +35,17 @@ pub struct ConflictHunk {
 }
 
 impl TextMerge {
+    /// Whether a text is this merge with these hunks, and nothing else.
+    pub(crate) fn is_made_of(&self, chosen: &[(usize, Vec<u8>)], text: &[u8]) -> bool {
+        let mut chosen: BTreeMap<usize, &Vec<u8>> = chosen.iter().map(|(hunk, text)| (*hunk, text)).collect();
+        let mut number = 0;
+        let made = self.clone().resolved(|_| {
+            number += 1;
+            chosen.remove(&number).cloned()
+        });
+        made.clean().is_some_and(|made| made == text)
+    }
+
     /// Merges line by line.
     pub fn lines(base: &[u8], ours: &[u8], theirs: &[u8]) -> Self {
         Self { parts: merge_items([base, ours, theirs].map(lines)) }

@@ -307,8 +307,8 @@ async fn the_taken_edge_of_two_parallel_ones_counts() {
     let world = World::new();
     let dot = r#"digraph edges {
         start [shape=Mdiamond]
-        a [prompt="a"]
-        b [prompt="b"]
+        a [shape=parallelogram, tool_command="true"]
+        b [shape=parallelogram, tool_command="true"]
         exit [shape=Msquare]
         start -> a
         a -> b [condition="outcome=fail", fidelity=truncate]

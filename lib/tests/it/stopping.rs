@@ -66,7 +66,7 @@ fn ends(world: &World, session: &Session) -> BTreeMap<String, bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_branch_that_succeeds_while_it_is_stopped_ends() {
+async fn an_answer_without_its_comment_is_stopped_with_its_branch() {
     /// Answers at once, and is asked for a comment until the branch is stopped.
     struct Hesitates(Arc<Notify>);
     impl Interviewer for Hesitates {
@@ -91,8 +91,8 @@ async fn a_branch_that_succeeds_while_it_is_stopped_ends() {
     let dot = first_success("b [shape=hexagon]\nfork -> b\nb -> join [label=Yes]");
     let mut session = world.start(&dot, Arc::new(engine)).await;
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
-    let expected = [("a".to_owned(), false), ("b".to_owned(), false)];
-    assert_eq!(ends(&world, &session), expected.into(), "both have succeeded");
+    let expected = [("a".to_owned(), false), ("b".to_owned(), true)];
+    assert_eq!(ends(&world, &session), expected.into(), "the winner has succeeded, the other was stopped");
 }
 
 /// Runs a branch whose second node is being started when the branch is stopped. The end of the first node is written

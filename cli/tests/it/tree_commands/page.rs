@@ -121,7 +121,7 @@ fn table(page: &str, heading: &str) -> Vec<Vec<Vec<String>>> {
 fn every_step() -> Vec<Step> {
     let task = || Some(TaskId::new("T001").expect("an id"));
     let lint = || StepKind::from_word("lint").expect("a name a step can have");
-    let kinds = [StepKind::Implement, StepKind::Test, StepKind::Review, lint(), StepKind::Complete];
+    let kinds = [StepKind::Implement, StepKind::Test, StepKind::Review, lint(), StepKind::merge(), StepKind::Complete];
     let mut all = vec![Step::run_start("task-tree.json")];
     all.extend(kinds.into_iter().flat_map(|kind| [true, false].map(|passed| Step::new(task(), kind.clone(), passed))));
     all.push(Step { skipped: true, ..Step::new(task(), StepKind::Complete, true) });

@@ -709,13 +709,10 @@ fn an_overwritten_phase_object_is_not_merged_and_traced() {
         }
         assert_eq!(garden.completed(), [""; 0]);
         garden.agent(WRITES, APPROVES);
+        // What had landed there is taken back with it, and done once more.
         garden.env.git(&["branch", "-D", "pleach/phase/main/phase1"]);
-        let ran = garden.gardener(&["--isolation", "phase"]).expect(5);
-        assert!(ran.stdout.contains("`pleach reset T001 --tree task-tree.json`"), "{ran}");
-        garden.env.pleach(&["reset", "T001"]).expect(0);
         garden.gardener(&["--isolation", "phase"]).expect(0);
         assert_eq!(garden.file("main", "T001.txt"), format!("T001 {}", attempts + 1));
-        assert_eq!(garden.times_asked("T002", "implement"), 1);
     }
 }
 
@@ -761,12 +758,22 @@ fn a_damaged_object_does_not_land_and_is_named() {
             let garden = Garden::new(&Tree::of(&["T001"]));
             garden.configure("sandbox: {mode: off}\n");
             garden.agent(WRITES, &format!("{}; echo APPROVED", damages(revision, how)));
-            for _ in 0..2 {
+            // The worktree still has a file's content, from which its object is written anew when the task goes on.
+            let is_healed = revision.ends_with(".txt");
+            for _ in 0..if is_healed { 1 } else { 2 } {
                 let ran = garden.env.pleach(&["-y", "gardener"]).expect(5);
                 let said = format!("{}{}", ran.stdout, ran.stderr);
                 assert!(said.contains(place) && said.contains("pleach reset T001"), "{revision} {how}: {ran}");
             }
             assert!(!garden.env.root().join("repo/T001.txt").exists());
+            if is_healed {
+                garden.env.pleach(&["-y", "gardener"]).expect(0);
+                assert_eq!(
+                    (garden.file("main", "T001.txt"), garden.completed()),
+                    ("T001 1".into(), vec!["T001".into()])
+                );
+                continue;
+            }
             garden.agent(WRITES, APPROVES);
             garden.env.pleach(&["reset", "T001"]).expect(0);
             garden.gardener(&[]).expect(0);

@@ -54,7 +54,7 @@ pub fn resolved_hunks(
             continue;
         };
         let chosen = learn(&merge, &text);
-        if !is_made_of(&merge, &chosen, &text) {
+        if !merge.is_made_of(&chosen, &text) {
             match source {
                 // A person may change the whole file.
                 Tier::Person => add(0, source),
@@ -76,17 +76,6 @@ pub fn resolved_hunks(
 
 fn source_of(before: &TierResult, path: &RepoPath) -> BTreeMap<usize, Tier> {
     before.resolved.iter().filter(|hunk| hunk.path == *path).map(|hunk| (hunk.hunk, hunk.source)).collect()
-}
-
-/// Whether a text is the merge with these hunks, and nothing else.
-pub(super) fn is_made_of(merge: &TextMerge, chosen: &[(usize, Vec<u8>)], text: &[u8]) -> bool {
-    let mut chosen: BTreeMap<usize, &Vec<u8>> = chosen.iter().map(|(hunk, text)| (*hunk, text)).collect();
-    let mut number = 0;
-    let made = merge.clone().resolved(|_| {
-        number += 1;
-        chosen.remove(&number).cloned()
-    });
-    made.clean().is_some_and(|made| made == text)
 }
 
 /// The merge of a file that has lines on both sides, and what a tree has of it.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::learning::is_made_of;
 use super::resolutions::RecordedResolutions;
 use super::structural::StructuralMerge;
 use crate::config::{BadPattern, DerivedRules, Environment, MergeSettings};
@@ -311,7 +310,7 @@ impl TierRun<'_> {
         let Some(merged) = merged else { return Ok(None) };
         let frame = open.merged();
         let found = learn(&frame, &merged);
-        let is_of_hunks = is_made_of(&frame, &found, &merged);
+        let is_of_hunks = frame.is_made_of(&found, &merged);
         let keeps = if is_of_hunks { keeps_words } else { keeps_lines };
         if !keeps(base, ours, theirs, &merged) {
             return Ok(None);

@@ -9,7 +9,7 @@
 //! | How do several repositories land at once? | `together`; `joint_entries` what waits for that and what was cut off, `joint_tests` how they are tested side by side |
 //! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already, `tip` of the target itself |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
-//! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `resolver_request` what it is told, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
+//! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `resolvers` those at work, `resolver_request` what it is told, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
 //! | How does it land? | `landing`; `cleanup` removes what is left over |
 //! | What was approved? | `trust` |
 
@@ -36,6 +36,7 @@ mod outcome;
 mod process;
 mod resolver;
 mod resolver_request;
+mod resolvers;
 mod results;
 mod run;
 mod settings;

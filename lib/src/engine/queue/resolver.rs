@@ -4,8 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
-
 use super::answer::{AgentAnswer, judge};
 use super::candidate::{MergeBuild, MergeOptions, UnfitMerge, build};
 use super::cleanup::remove_session_files;
@@ -13,6 +11,7 @@ use super::conflict::{OpenConflict, conflict_path, forget_conflict, keep_conflic
 use super::error::QueueError;
 use super::landing::{tip_of, update, update_if};
 use super::resolver_request::{LandedWork, request, resolving_words};
+use super::resolvers::ResolverEnd;
 use super::run::QueueRun;
 use super::settings::ResolverSettings;
 use super::state::entry_log;
@@ -20,7 +19,7 @@ use super::store::MergeQueue;
 use super::test_slot::TestPlace;
 use crate::engine::merging::left_words;
 use crate::engine::start::{make_first_copy, open_session};
-use crate::engine::{Session, SessionEnded, SessionRepo, StartRequest, Summary, Supervisor, cancel, run_session};
+use crate::engine::{Session, SessionEnded, SessionRepo, StartRequest, Summary, cancel, run_session};
 use crate::event::MergeResolution;
 use crate::git::{Head, Repo, TreeId};
 use crate::ids::{EntryId, RepoPath, SessionId};
@@ -33,14 +32,6 @@ use crate::text::named;
 /// The built-in pipeline of the agent that resolves conflicts.
 const RESOLVE_PIPELINE: &str = include_str!("../../../pipelines/resolve.dot");
 
-/// The agents at work on conflicts, each beside the tests.
-#[derive(Debug, Default)]
-pub(super) struct Resolvers {
-    jobs: JoinSet<ResolverEnd>,
-    /// The sessions of those that are still wanted, by entry.
-    sessions: BTreeMap<EntryId, SessionId>,
-}
-
 /// An agent that works on the conflict of an entry.
 struct ResolverJob {
     place: TestPlace,
@@ -50,40 +41,6 @@ struct ResolverJob {
     /// What the tests printed when they failed last.
     log: Option<String>,
     options: MergeOptions,
-}
-
-/// What an agent has made of the conflict of an entry.
-#[derive(Debug)]
-pub(super) struct ResolverEnd {
-    entry: QueueEntry,
-    session: SessionId,
-    conflict: OpenConflict,
-    answer: Result<AgentAnswer, QueueError>,
-}
-
-impl Resolvers {
-    pub(super) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
-    }
-
-    /// Waits for the next that ends and is still wanted; none once none works.
-    pub(super) async fn next(&mut self) -> Option<ResolverEnd> {
-        while let Some(ended) = self.jobs.join_next().await {
-            let ended = ended.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()));
-            if self.sessions.get(&ended.entry.id) == Some(&ended.session) {
-                self.sessions.remove(&ended.entry.id);
-                return Some(ended);
-            }
-        }
-        None
-    }
-
-    /// Stops those whose result nobody waits for.
-    pub(super) fn stop(&mut self, supervisor: &Supervisor, is_wanted: impl Fn(&EntryId, &SessionId) -> bool) {
-        for (_, session) in self.sessions.extract_if(.., |entry, session| !is_wanted(entry, session)) {
-            supervisor.kill(&session);
-        }
-    }
 }
 
 impl QueueRun {

@@ -7,7 +7,7 @@ use super::edited_tests::warn_of_edited_tests;
 use super::error::QueueError;
 use super::landing::{tip_of, update};
 use super::outcome::QueueOutcome;
-use super::resolver::{ResolverEnd, Resolvers};
+use super::resolvers::{ResolverEnd, Resolvers};
 use super::results::{ResultKey, TestResult};
 use super::settings::QueueSettings;
 use super::store::{MergeQueue, QueueChange, change_queue};

@@ -7,7 +7,7 @@
 //! | What if tasks are in several repositories? | `repos` which, `several` what the runs in each of them ask and share |
 //! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves |
 //! | Where does a red test become feedback? | `worker/run_tests` runs it, `task/step` puts the result into the step commit, `attempts` starts the next attempt, `feedback` collects its feedback |
-//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `queue_plan` and `queue_landing` through the merge queue, `delete_branches` afterwards |
+//! | How does work land? | `land` does what [`crate::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `queue_plan` and `queue_landing` through the merge queue, `queue_work` what of it goes on behind the tasks, `delete_branches` afterwards |
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
 //! | What was approved? | `trust` what must be approved before a run, `pending_trust` and `approvals` sessions and branches fetched from elsewhere |
 //! | What has been done? | `progress` reads the commits, `step_scan` finds steps, `steps` those between two commits, `step_cache` a cache that may be lost, `logs` logs and reports, `spending` of the run and of tasks |
@@ -42,6 +42,7 @@ pub mod progress;
 mod pump;
 mod queue_landing;
 mod queue_plan;
+mod queue_work;
 mod queued_marks;
 mod refusal;
 mod refusal_reasons;

@@ -7,7 +7,7 @@ use super::claim::TreeClaim;
 use super::pending_trust::{Approved, PendingTrust};
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
-use super::queue_landing::QueueWork;
+use super::queue_work::QueueWork;
 use super::run::{TreeRun, target_tip};
 use super::run_state::RunState;
 use super::task_slots::TaskSlots;

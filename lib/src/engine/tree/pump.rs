@@ -14,7 +14,7 @@ use super::queue_landing::{self, QueueReturn};
 use super::queue_plan::QueueLanding;
 use super::resume::OpeningSession;
 use super::run::TreeRun;
-use super::{Error, begin, earlier_runs, ending, loop_guard, queued_marks, spending, start, testing};
+use super::{Error, begin, earlier_runs, ending, loop_guard, queue_work, queued_marks, spending, start, testing};
 use crate::engine::joint_slot::JointSlot;
 use crate::engine::push::wait_for_pushes;
 use crate::engine::queue::QueueError;
@@ -129,7 +129,7 @@ impl<'a> TreePump<'a> {
 
     /// Waits until the merge queue is worked, where that goes on behind the tasks.
     async fn finish_queue_work(&mut self) {
-        let finished = queue_landing::finish_queue_work(&self.run.state.queue_work).await;
+        let finished = queue_work::finish_queue_work(&self.run.state.queue_work).await;
         // Where the queue cannot be worked, tasks that waited for it have said so.
         let is_told = self.outcome.ends.iter().any(|end| matches!(end, TreeEnded::Refused(_)));
         if let Err(error) = finished
@@ -161,7 +161,7 @@ impl<'a> TreePump<'a> {
             let starts = self.run.schedule.starts(&running, &held, slots + waiting.len());
             if starts.is_empty() {
                 // All there is left waits for a person, or for a task that does.
-                let is_queue_worked = queue_landing::is_worked(&self.run.state.queue_work);
+                let is_queue_worked = queue_work::is_worked(&self.run.state.queue_work);
                 self.is_ending |= self.active.is_empty() && !is_queue_worked;
                 return Ok(());
             }

@@ -1,22 +1,21 @@
 //! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::{JoinError, JoinHandle};
 
 use super::land::{self, LandOutcome};
 use super::queue_plan::QueueLanding;
+use super::queue_work::{QueueWork, joined};
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::{Error, testing};
 use crate::config::HistoryShape;
 use crate::engine::Engine;
 use crate::engine::queue::{
-    self, QueueError, QueueOutcome, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry,
-    withdraw_task,
+    self, QueueError, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry, withdraw_task,
 };
 use crate::engine::task::{StepReport, TaskJob, TaskSession};
 use crate::event::ConflictedPath;
@@ -63,9 +62,6 @@ pub(super) struct TaskQueue {
     /// queue is worked.
     news: Arc<Notify>,
 }
-
-/// Work on the queue that goes on although the task that has begun it is done: conflicts of others are resolved there.
-pub(super) type QueueWork = Arc<Mutex<Vec<JoinHandle<Result<QueueOutcome, QueueError>>>>>;
 
 /// How the queue lands a task, if it does: a run that uses the queue only for what is in it already lands others itself.
 pub(super) fn landing_of(run: &TreeRun, task: &TaskId) -> Result<Option<QueueLanding>, Error> {
@@ -313,24 +309,6 @@ impl TaskQueue {
             _ => None,
         })
     }
-}
-
-/// Waits until the queue is worked, where that goes on behind the tasks.
-pub(super) async fn finish_queue_work(work: &QueueWork) -> Result<(), QueueError> {
-    let going_on = std::mem::take(&mut *work.lock().unwrap_or_else(PoisonError::into_inner));
-    for working in going_on {
-        joined(working.await)?;
-    }
-    Ok(())
-}
-
-/// Whether the queue is worked behind the tasks.
-pub(super) fn is_worked(work: &QueueWork) -> bool {
-    !work.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-}
-
-fn joined<T>(ended: Result<T, JoinError>) -> T {
-    ended.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()))
 }
 
 /// What the queue's answer means for the session of a task.

@@ -9,7 +9,7 @@ use super::claim::TreeClaim;
 use super::pending_trust::Approved;
 use super::plan::TreePlan;
 use super::progress::ProgressReader;
-use super::queue_landing::QueueWork;
+use super::queue_work::QueueWork;
 use super::task_slots::TaskSlots;
 use super::unfinished::Unfinished;
 use crate::git::TreeId;
