@@ -78,6 +78,7 @@ mod repo_pool;
 mod shared;
 mod skipped_hooks;
 mod stale_lock;
+mod stale_ref_locks;
 mod unpacked;
 mod verify;
 pub mod worktree;
@@ -106,7 +107,7 @@ pub use ref_update::{RefUpdate, SwapError};
 pub use refs::Refs;
 pub use repo::Repo;
 pub use skipped_hooks::{SkippedHooks, skipped};
-pub use stale_lock::stale_ref_locks;
+pub use stale_ref_locks::stale_ref_locks;
 pub(crate) use verify::diagnose_corruption;
 pub use worktree::{
     AddCause, AddFailure, BuiltTree, CommitLimits, FileStamp, HeldBack, HoldReason, ListedWorktree, Notes, Past,

@@ -3,16 +3,13 @@
 
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::error::{Error, IoContext as _};
-use super::ref_update::lock_path;
-use super::repo::Repo;
-use super::worktree::git_dirs;
 
 /// A lock of a ref that is as old as this is nobody's.
-const STALE: Duration = Duration::from_secs(1);
+pub(super) const STALE: Duration = Duration::from_secs(1);
 
 /// How often a younger one is looked at.
 const POLL: Duration = Duration::from_millis(50);
@@ -42,39 +39,8 @@ pub(super) fn release_in_time(lock: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// The locks of refs, of HEAD and of the packed refs that are nobody's, of all checkouts.
-pub fn stale_ref_locks(repo: &Repo) -> Result<Vec<PathBuf>, Error> {
-    let common = repo.common_dir();
-    let mut locks = vec![lock_path(&common.join("packed-refs"))];
-    let heads = git_dirs(common)?.into_iter().chain([common.to_owned()]);
-    locks.extend(heads.map(|git_dir| lock_path(&git_dir.join("HEAD"))));
-    let mut directories = vec![common.join("refs")];
-    while let Some(directory) = directories.pop() {
-        let entries = match std::fs::read_dir(&directory) {
-            // It may have been removed as the last ref in it was.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            entries => entries.at("list", &directory)?,
-        };
-        for entry in entries {
-            let entry = entry.at("list", &directory)?;
-            let path = entry.path();
-            if entry.file_type().at("look at", &path)?.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|end| end == "lock") {
-                locks.push(path);
-            }
-        }
-    }
-    let mut stale = Vec::new();
-    for lock in locks {
-        stale.extend(age(&lock)?.filter(|age| *age >= STALE).map(|_| lock));
-    }
-    stale.sort();
-    Ok(stale)
-}
-
 /// How long a lock has been there; none if there is none. A time in the future says nothing: such a lock is as old as any.
-fn age(lock: &Path) -> Result<Option<Duration>, Error> {
+pub(super) fn age(lock: &Path) -> Result<Option<Duration>, Error> {
     let is_gone = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory);
     match lock.symlink_metadata() {
         Err(error) if is_gone(error.kind()) => Ok(None),

@@ -82,7 +82,8 @@ impl World {
         let shim = env!("CARGO_BIN_EXE_exec-shim");
         let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &self.environment());
         let provider = script.map(|text| Provider::Script(Script::parse(text).unwrap()));
-        let config = Config { agent: script.map(|_| AgentChoice::Builtin.into()), ..Config::default() };
+        let agent = script.map_or(AgentChoice::Simulation, |_| AgentChoice::Builtin);
+        let config = Config { agent: Some(agent.into()), ..Config::default() };
         Arc::new(Engine {
             sandbox: None,
             output_chars: 4_000,
@@ -307,8 +308,8 @@ async fn the_taken_edge_of_two_parallel_ones_counts() {
     let world = World::new();
     let dot = r#"digraph edges {
         start [shape=Mdiamond]
-        a [shape=parallelogram, tool_command="true"]
-        b [shape=parallelogram, tool_command="true"]
+        a [prompt="a"]
+        b [prompt="b"]
         exit [shape=Msquare]
         start -> a
         a -> b [condition="outcome=fail", fidelity=truncate]

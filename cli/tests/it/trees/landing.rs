@@ -663,22 +663,25 @@ chmod u+w "$good" && dd if="$other" of="$good" conv=notrunc status=none && echo 
 
 #[test]
 fn an_object_overwritten_after_the_tests_does_not_land() {
-    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));
-    garden.agent(WRITES, SWAPS);
-    for _ in 0..2 {
+    let stopped = || {
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));
+        garden.agent(WRITES, SWAPS);
         let ran = garden.gardener(&[]).expect(5);
         assert_eq!(ran.refused(), ("overwritten", "T001"), "{ran}");
         assert!(ran.stdout.contains("`T001.txt`") && ran.stdout.contains("`pleach reset T001"), "{ran}");
-    }
-    assert!(!garden.env.root().join("repo/T001.txt").exists());
-    assert_eq!(garden.told("main"), Vec::<String>::new());
-    assert_eq!(garden.refs("refs/heads/pleach"), ["refs/heads/pleach/tasks/main/T001"]);
-    // Nor by way of a merge, which would give it an id of its own.
+        assert!(!garden.env.root().join("repo/T001.txt").exists());
+        assert_eq!(garden.told("main"), Vec::<String>::new());
+        assert_eq!(garden.refs("refs/heads/pleach"), ["refs/heads/pleach/tasks/main/T001"]);
+        garden
+    };
+    // What was tested is written anew from the worktree, and lands also by way of a merge.
+    let garden = stopped();
     garden.commit("mine", "by the user\n");
-    let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.refused() == ("overwritten", "T001") && ran.stdout.contains("`T001.txt`"), "{ran}");
-    assert!(!garden.env.root().join("repo/T001.txt").exists());
-    // Nor when git has packed it.
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.file("main", "T001.txt"), "T001 1");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+    // Where git has packed it there is nothing to write anew.
+    let garden = stopped();
     garden.env.git(&["repack", "-q", "-a", "-d"]);
     garden.env.git(&["prune-packed"]);
     let ran = garden.gardener(&[]).expect(5);
@@ -711,8 +714,17 @@ fn an_overwritten_phase_object_is_not_merged_and_traced() {
         garden.agent(WRITES, APPROVES);
         // What had landed there is taken back with it, and done once more.
         garden.env.git(&["branch", "-D", "pleach/phase/main/phase1"]);
+        if attempts == 1 {
+            garden.gardener(&["--isolation", "phase"]).expect(0);
+            assert_eq!(garden.file("main", "T001.txt"), "T001 1");
+            continue;
+        }
+        // An earlier attempt is still on its branch.
+        let ran = garden.gardener(&["--isolation", "phase"]).expect(5);
+        assert!(ran.stdout.contains("`pleach reset T001 --tree task-tree.json`"), "{ran}");
+        garden.env.pleach(&["reset", "T001"]).expect(0);
         garden.gardener(&["--isolation", "phase"]).expect(0);
-        assert_eq!(garden.file("main", "T001.txt"), format!("T001 {}", attempts + 1));
+        assert_eq!(garden.file("main", "T001.txt"), "T001 3");
     }
 }
 
