@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pleach::git::{Durability, RefUpdate, Repo, SwapError, Writer, stale_ref_locks};
 use pleach::ids::CommitId;
@@ -201,7 +201,7 @@ fn a_locked_ref_is_named_and_stale_locks_are_removed() {
     let locked = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
-                fs::File::options().write(true).open(&lock).unwrap().set_modified(SystemTime::now()).unwrap();
+                fs::File::options().write(true).open(&lock).unwrap().set_modified(pleach::clock::now().into()).unwrap();
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
