@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pleach::git::{Durability, RefUpdate, Repo, SwapError, Writer, stale_ref_locks};
 use pleach::ids::CommitId;
