@@ -73,6 +73,13 @@ fn merge_abort_ends_a_resolution_and_keeps_the_work() {
     assert_eq!(again["error"]["code"], "entry-state");
     let place = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
     assert_eq!(place["old"], false, "it can be begun again");
+    // What was committed there is as much theirs.
+    let place = std::path::PathBuf::from(place["path"].as_str().expect("a path"));
+    std::fs::write(place.join("lines.txt"), twenty("FIVE, committed", "20")).unwrap();
+    queue.env.git_in(&place, &["commit", "-qam", "By hand"]);
+    let done = queue.env.pleach(&["merge", "abort", "lower", "--json"]).expect(0).json();
+    let kept = done["kept"].as_str().expect("the commit is kept");
+    assert!(queue.env.git(&["show", &format!("{kept}:lines.txt")]).contains("FIVE, committed"));
 }
 
 #[test]

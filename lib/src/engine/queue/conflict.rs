@@ -81,7 +81,7 @@ pub(super) fn conflict_of(repo: &Repo, entry: &QueueEntry) -> Result<Option<(Com
 }
 
 /// Whether the message of a commit says that it is a conflict of an entry.
-pub(super) fn is_conflict_of(message: &[u8], id: &EntryId) -> bool {
+pub(in crate::engine) fn is_conflict_of(message: &[u8], id: &EntryId) -> bool {
     CommitMessage::read(&String::from_utf8_lossy(message)).trailer(CONFLICT_TRAILER) == Some(id.as_str())
 }
 

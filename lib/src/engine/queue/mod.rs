@@ -54,7 +54,7 @@ mod vetting;
 
 pub use by_hand::{AbortError, ConflictWorktree, abort_resolution, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
-pub(super) use conflict::conflict_path;
+pub(super) use conflict::{conflict_path, is_conflict_of};
 pub use decide::{
     allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, unused_worktrees};
 use crate::engine::locks::Locks;
-use crate::engine::queue::{QueueError, queue_lock, queue_slot_lock, read_entry};
+use crate::engine::queue::{QueueError, is_conflict_of, queue_lock, queue_slot_lock, read_entry};
 use crate::engine::remove::{
     KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
 };
@@ -154,7 +154,7 @@ pub(in crate::engine) fn remove_conflict(
     places: &WorktreePlaces,
     worktree: &OwnWorktree,
 ) -> Result<Option<PrunedWork>, WorktreeStays> {
-    let work = keep(repo, worktree, &of_both_sides(places, worktree))?;
+    let work = keep(repo, worktree, &of_both_sides(repo, places, worktree))?;
     git::worktree::remove(repo, &worktree.path)?;
     remove_empty_directory(&worktree.path)?;
     Ok(work)
@@ -168,9 +168,17 @@ fn keep(repo: &Repo, worktree: &OwnWorktree, known: &ComparedWith) -> Result<Opt
     Ok(Some(PrunedWork { reference: Some(reference), uncommitted }))
 }
 
-/// What the worktree of a conflict is compared with: its commit is made of both sides, so nothing of it is lost.
-fn of_both_sides(places: &WorktreePlaces, worktree: &OwnWorktree) -> ComparedWith {
-    ComparedWith { commit: worktree.head, copied_in: places.copied_in.clone(), is_recorded: true, is_scratch: false }
+/// What the worktree of a conflict is compared with. The commit of the conflict is made of both sides, so nothing of it is
+/// lost; commits of a person upon it are nowhere else.
+fn of_both_sides(repo: &Repo, places: &WorktreePlaces, worktree: &OwnWorktree) -> ComparedWith {
+    let is_conflict = |head: CommitId| match &worktree.owner {
+        WorktreeOwner::Conflict { entry, .. } => {
+            repo.history().message_of(head).is_ok_and(|text| is_conflict_of(&text.message, entry))
+        }
+        _ => false,
+    };
+    let is_recorded = worktree.head.is_some_and(is_conflict);
+    ComparedWith { commit: worktree.head, copied_in: places.copied_in.clone(), is_recorded, is_scratch: false }
 }
 
 /// Removes a slot of tasks that holds nothing but what a branch has, for who holds its locks. Returns whether it did.
@@ -290,7 +298,7 @@ fn decide(
         }),
         (WorktreeOwner::Conflict { target, entry }, _) => {
             refuse_open_entry(repo, target, entry)?;
-            Ok(of_both_sides(places, worktree))
+            Ok(of_both_sides(repo, places, worktree))
         }
         (owner, _) => {
             if let (WorktreeOwner::Tasks { target, .. }, WorktreeState::Idle) = (owner, worktree.state) {
