@@ -26,7 +26,7 @@ fn one_run_of_a_program_is_one_turn() {
 #[test]
 fn the_end_of_programs_is_noticed_however_pleach_was_started() {
     for how in ["--block-signal=CHLD", "--ignore-signal=CHLD"] {
-        let env = agent("cat > /dev/null; (sleep 0.2; echo late > late) & echo 'Done.'");
+        let env = agent("cat > /dev/null; (sleep 0.05; echo late > late) & echo 'Done.'");
         let nodes = "code [prompt=\"Work on it\", timeout=\"20s\"] \
                      check [shape=parallelogram, tool_command=\"grep -q late late && exit 3\", timeout=\"20s\"] \
                      start -> code -> check -> exit";
