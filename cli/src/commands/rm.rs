@@ -192,7 +192,8 @@ impl Remover<'_> {
             removal.steps().iter().try_for_each(&mut tell)
         } else {
             for (_, repo) in self.ground.repos_of(&session).iter() {
-                let withdrawn = withdraw_session(repo, &session).map_err(|error| of_queue(&error))?;
+                let withdrawn = withdraw_session(repo, &session, &self.ground.settings.redactor())
+                    .map_err(|error| of_queue(&error))?;
                 for entry in withdrawn {
                     say!("{session}: took {} out of the merge queue", entry.name());
                 }

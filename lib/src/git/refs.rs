@@ -165,7 +165,6 @@ impl<'r> Refs<'r> {
     }
 
     fn swap_freed(&self, moves: &[RefUpdate], own: &[RefUpdate], why: &str) -> Result<(), SwapError> {
-        self.release_stale_locks(own)?;
         match self.swap_now(moves, why) {
             // What was too young to tell whose it is has been waited for meanwhile.
             Err(SwapError::Locked { .. }) if self.release_stale_locks(own)? => self.swap_now(moves, why),

@@ -4,6 +4,7 @@ use clap::Args;
 use pleach::engine::queue::{self, QueueError, StoredEntry};
 use pleach::git::Repo;
 use pleach::queue::QueueEntry;
+use pleach::redact::Redactor;
 use serde_json::json;
 
 use super::queue::short;
@@ -59,14 +60,13 @@ pub fn drop_entry(ground: &MergeGround<'_>, args: &DropArgs) -> Result<Exit, Fai
 }
 
 pub fn undo(ground: &MergeGround<'_>, args: &UndoArgs) -> Result<Exit, Failure> {
-    let redactor = ground.settings.redactor();
-    decide(ground, &args.entry, |repo, stored| queue::undo(repo, stored, &redactor), "queued")
+    decide(ground, &args.entry, queue::undo, "queued")
 }
 
 fn decide(
     ground: &MergeGround<'_>,
     given: &str,
-    decision: impl Fn(&Repo, &StoredEntry) -> Result<QueueEntry, QueueError>,
+    decision: impl Fn(&Repo, &StoredEntry, &Redactor) -> Result<QueueEntry, QueueError>,
     word: &str,
 ) -> Result<Exit, Failure> {
     let mut found = ground.entries(given)?;
@@ -75,9 +75,9 @@ fn decide(
     if found.iter().any(is_open) {
         found.retain(is_open);
     }
-    let mut decided = Vec::new();
+    let (mut decided, redactor) = (Vec::new(), ground.settings.redactor());
     for (place, stored) in &found {
-        decided.push(decision(&place.repo, stored).map_err(|error| of_queue(&error))?);
+        decided.push(decision(&place.repo, stored, &redactor).map_err(|error| of_queue(&error))?);
     }
     let mut out = Out::new();
     match (ground.globals.json, decided.as_slice()) {

@@ -33,7 +33,8 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     let base = base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &place.name));
     let mut out = Out::new();
     if args.done {
-        let entry = finish_resolution(repo, &base, &stored, &of_queue_here).map_err(|error| of_queue(&error))?;
+        let how = (&of_queue_here, &settings.redactor());
+        let entry = finish_resolution(repo, &base, &stored, how).map_err(|error| of_queue(&error))?;
         match ground.globals.json {
             true => out.json(&entry_json(&entry))?,
             false => {

@@ -46,7 +46,8 @@ pub fn run(globals: &Globals, args: &CancelTaskArgs) -> Result<Exit, Failure> {
     let noted = ground.store().cancel(&id).map_err(|error| of_store(&error))?;
     let is_new = noted.is_some_and(|(_, is_new)| is_new);
     // It must not land either, now that nobody wants it.
-    withdraw_task(&ground.place.repo, &view.task.target, &id).map_err(|error| of_queue(&error))?;
+    let redactor = ground.settings.redactor();
+    withdraw_task(&ground.place.repo, &view.task.target, &id, &redactor).map_err(|error| of_queue(&error))?;
     let session = cancel_session(globals, &ground, &view, Duration::from_secs(args.grace))?;
     let view = ground.view(id.as_str())?;
     refuse_landed(&view)?;

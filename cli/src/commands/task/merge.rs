@@ -55,8 +55,9 @@ fn merge_elsewhere(
     into: BranchName,
 ) -> Result<Exit, Failure> {
     let repo = &ground.place.repo;
-    let entry = enqueue(repo, submission, &ground.settings.redactor()).map_err(|error| of_queue(&error))?;
+    let redactor = ground.settings.redactor();
+    let entry = enqueue(repo, submission, &redactor).map_err(|error| of_queue(&error))?;
     let stored = find_entry(repo, entry.id.as_str()).map_err(|error| of_queue(&error))?;
-    allow(repo, &stored).map_err(|error| of_queue(&error))?;
+    allow(repo, &stored, &redactor).map_err(|error| of_queue(&error))?;
     process_now(globals, into)
 }

@@ -167,19 +167,21 @@ fn queued_tasks_are_kept_without_secrets() {
 }
 
 #[test]
-fn entries_with_secrets_are_rewritten_when_they_are_worked() {
+fn entries_with_secrets_are_rewritten_when_they_are_written() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("test_command: 'true'\nmerge: {slots: 1}\n");
-    garden.env.git(&["switch", "-qc", "topic"]);
-    garden.commit("topic.txt", "1");
-    garden.env.git(&["commit", "-q", "--amend", "-m", "Use hunter42! at last"]);
-    garden.env.git(&["switch", "-q", "main"]);
     let title = |ran: Ran| ran.expect(0).json()["title"].clone();
-    // As one is that does not know the secret.
-    assert_eq!(title(garden.env.pleach(&["merge", "enqueue", "topic", "--json"])), "Use hunter42! at last");
-    with_secret(&garden, "hunter42!", &["-y", "merge", "process"]).expect(0);
-    let why = garden.env.pleach(&["merge", "why", "topic", "--json"]);
-    assert_eq!(title(why), "Use [redacted:D_PASSWORD] at last");
+    for (branch, decision) in [("one", &["merge", "drop", "one"][..]), ("two", &["-y", "merge", "process"])] {
+        garden.env.git(&["switch", "-qc", branch, "main"]);
+        garden.commit(branch, "1");
+        garden.env.git(&["commit", "-q", "--amend", "-m", "Use hunter42! at last"]);
+        garden.env.git(&["switch", "-q", "main"]);
+        // As one is that does not know the secret.
+        assert_eq!(title(garden.env.pleach(&["merge", "enqueue", branch, "--json"])), "Use hunter42! at last");
+        with_secret(&garden, "hunter42!", decision).expect(0);
+        let why = garden.env.pleach(&["merge", "why", branch, "--json"]);
+        assert_eq!(title(why), "Use [redacted:D_PASSWORD] at last", "{decision:?}");
+    }
 }
 
 #[test]

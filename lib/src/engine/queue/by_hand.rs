@@ -19,6 +19,7 @@ use crate::git::{self, CommitLimits, Repo};
 use crate::ids::CommitId;
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
+use crate::redact::Redactor;
 
 /// As many commits a person may make while they resolve a conflict.
 const MOST_COMMITS: usize = 1000;
@@ -126,7 +127,7 @@ pub fn finish_resolution(
     repo: &Repo,
     base: &Path,
     stored: &StoredEntry,
-    settings: &QueueSettings,
+    (settings, redactor): (&QueueSettings, &Redactor),
 ) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
     let path = conflict_path(base, &entry.target, &entry.id);
@@ -163,7 +164,7 @@ pub fn finish_resolution(
     };
     let conflict = OpenConflict { onto, commit, merged, sides: Some(sides), paths: entry.conflicts.clone(), left };
     let resolution = resolution(repo, entry, &conflict, written.tree, Tier::Person)?;
-    let entry = change_entry(repo, stored, |entry| {
+    let entry = change_entry(repo, stored, redactor, |entry| {
         entry.state = EntryState::Submitted;
         entry.resolution = Some(resolution.clone());
         entry.why = Some("a person has resolved it".to_owned());

@@ -17,17 +17,17 @@ use crate::workspace::branch_ref;
 use crate::{clock, git};
 
 /// Lets an entry land that waits for approval. One that was handed to a person is taken as it is: they have decided.
-pub fn approve(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
-    let_land(repo, stored, true)
+pub fn approve(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
+    let_land(repo, stored, redactor, true)
 }
 
 /// Lets an entry land without approval. What needs a decision for another reason still does.
-pub fn allow(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
-    let_land(repo, stored, false)
+pub fn allow(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
+    let_land(repo, stored, redactor, false)
 }
 
-fn let_land(repo: &Repo, stored: &StoredEntry, accepts: bool) -> Result<QueueEntry, QueueError> {
-    change_entry(repo, stored, |entry| {
+fn let_land(repo: &Repo, stored: &StoredEntry, redactor: &Redactor, accepts: bool) -> Result<QueueEntry, QueueError> {
+    change_entry(repo, stored, redactor, |entry| {
         if entry.state.is_closed() {
             return Err("only what is in the queue can be approved");
         }
@@ -43,10 +43,10 @@ fn let_land(repo: &Repo, stored: &StoredEntry, accepts: bool) -> Result<QueueEnt
 }
 
 /// Has an entry merged again, with what its branch is by now.
-pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
+pub fn retry(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let branch = stored.entry.branch.as_ref().map(|branch| repo.refs().find(&branch_ref(branch))).transpose()?;
     let head = branch.flatten().unwrap_or(stored.entry.head);
-    change_entry(repo, stored, |entry| {
+    change_entry(repo, stored, redactor, |entry| {
         if entry.state == EntryState::Landed {
             return Err("it is on its target already");
         }
@@ -67,8 +67,8 @@ pub fn retry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError
 }
 
 /// Takes an entry out of the queue. Its branch stays.
-pub fn drop_entry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, QueueError> {
-    change_entry(repo, stored, |entry| match entry.state {
+pub fn drop_entry(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
+    change_entry(repo, stored, redactor, |entry| match entry.state {
         EntryState::Landed => Err("it is on its target already; `pleach merge undo` reverts it"),
         EntryState::Landing => Err("it is landing right now"),
         _ => {
@@ -79,9 +79,9 @@ pub fn drop_entry(repo: &Repo, stored: &StoredEntry) -> Result<QueueEntry, Queue
 }
 
 /// Takes the entry of a task that was given up out of the queue.
-pub fn withdraw_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
+pub fn withdraw_task(repo: &Repo, target: &BranchName, task: &TaskId, redactor: &Redactor) -> Result<(), QueueError> {
     let Some(stored) = find_task(repo, target, task)? else { return Ok(()) };
-    change_entry(repo, &stored, |entry| {
+    change_entry(repo, &stored, redactor, |entry| {
         entry.state = EntryState::Cancelled;
         entry.why = Some("its task was given up".to_owned());
         Ok(())
@@ -90,29 +90,39 @@ pub fn withdraw_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<
 }
 
 /// Takes the entry of a task out of the queue for a decision about the task, unless it lands right now.
-pub(in crate::engine) fn withdraw_for_mark(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
+pub(in crate::engine) fn withdraw_for_mark(
+    repo: &Repo,
+    target: &BranchName,
+    task: &TaskId,
+    redactor: &Redactor,
+) -> Result<(), QueueError> {
     let Some(stored) = find_task(repo, target, task)? else { return Ok(()) };
-    match withdraw_entry(repo, &stored, "its task was skipped or reset") {
+    match withdraw_entry(repo, &stored, redactor, "its task was skipped or reset") {
         Err(QueueError::WrongState { .. }) => Ok(()),
         other => other,
     }
 }
 
 /// Takes the entries of a session out of the queues, because its work is not wanted any more.
-pub fn withdraw_session(repo: &Repo, session: &SessionId) -> Result<Vec<QueueEntry>, QueueError> {
+pub fn withdraw_session(repo: &Repo, session: &SessionId, redactor: &Redactor) -> Result<Vec<QueueEntry>, QueueError> {
     let mut withdrawn = Vec::new();
     for target in queue_targets(repo)? {
         let open = MergeQueue::read(repo, &target)?.open.into_iter();
         for stored in open.filter(|stored| stored.entry.session.as_ref() == Some(session)) {
-            withdraw_entry(repo, &stored, "its session was removed")?;
+            withdraw_entry(repo, &stored, redactor, "its session was removed")?;
             withdrawn.push(stored.entry);
         }
     }
     Ok(withdrawn)
 }
 
-pub(super) fn withdraw_entry(repo: &Repo, stored: &StoredEntry, why: &str) -> Result<(), QueueError> {
-    change_entry(repo, stored, |entry| {
+pub(super) fn withdraw_entry(
+    repo: &Repo,
+    stored: &StoredEntry,
+    redactor: &Redactor,
+    why: &str,
+) -> Result<(), QueueError> {
+    change_entry(repo, stored, redactor, |entry| {
         if matches!(entry.state, EntryState::Landing | EntryState::Landed) {
             return Err("it is landing right now");
         }
@@ -124,8 +134,12 @@ pub(super) fn withdraw_entry(repo: &Repo, stored: &StoredEntry, why: &str) -> Re
 }
 
 /// Closes the entry of work that the target has by other ways.
-pub(in crate::engine) fn close_landed(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
-    change_entry(repo, stored, |entry| {
+pub(in crate::engine) fn close_landed(
+    repo: &Repo,
+    stored: &StoredEntry,
+    redactor: &Redactor,
+) -> Result<(), QueueError> {
+    change_entry(repo, stored, redactor, |entry| {
         entry.state = EntryState::Landed;
         entry.why = Some(format!("`{}` has it already", entry.target));
         Ok(())
@@ -134,8 +148,8 @@ pub(in crate::engine) fn close_landed(repo: &Repo, stored: &StoredEntry) -> Resu
 }
 
 /// Closes a decision that was written.
-pub fn close_mark(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
-    change_entry(repo, stored, |entry| {
+pub fn close_mark(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<(), QueueError> {
+    change_entry(repo, stored, redactor, |entry| {
         entry.state = EntryState::Landed;
         Ok(())
     })
@@ -143,17 +157,17 @@ pub fn close_mark(repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
 }
 
 /// Drops the decisions about a task that wait for a run.
-pub fn drop_marks(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<(), QueueError> {
+pub fn drop_marks(repo: &Repo, target: &BranchName, task: &TaskId, redactor: &Redactor) -> Result<(), QueueError> {
     let is_of = |stored: &StoredEntry| stored.entry.mark.is_some() && stored.entry.task.as_ref() == Some(task);
     for stored in MergeQueue::read(repo, target)?.open.into_iter().filter(is_of) {
-        drop_entry(repo, &stored)?;
+        drop_entry(repo, &stored, redactor)?;
     }
     Ok(())
 }
 
 /// Hands an entry to a person that nobody works on any more.
 pub fn escalate_entry(engine: &Engine, repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
-    let escalated = change_entry(repo, stored, |entry| {
+    let escalated = change_entry(repo, stored, &engine.redactor, |entry| {
         entry.state = EntryState::Escalated;
         Ok(())
     })?;
@@ -246,10 +260,11 @@ fn reset_step(repo: &Repo, entry: &QueueEntry) -> Result<Option<CommitMessage>, 
     Ok(Some(step.message(entry.target.as_str(), &entry.title, None, "")))
 }
 
-/// Changes an entry as it is now, open or closed.
+/// Changes an entry as it is now, open or closed. What is written of it has no secrets, also where it had some.
 pub(super) fn change_entry(
     repo: &Repo,
     stored: &StoredEntry,
+    redactor: &Redactor,
     edit: impl Fn(&mut QueueEntry) -> Result<(), &'static str>,
 ) -> Result<QueueEntry, QueueError> {
     let id: &EntryId = &stored.entry.id;
@@ -263,6 +278,7 @@ pub(super) fn change_entry(
         };
         let (entry_id, state) = (entry.id.clone(), entry.state);
         edit(&mut entry).map_err(|why| QueueError::WrongState { entry: entry_id, state, why })?;
+        let entry = entry.without_secrets(redactor);
         let entries = vec![(entry.clone(), None)];
         Ok((QueueChange { entries, closed: closed.into_iter().collect(), ..QueueChange::default() }, entry))
     })

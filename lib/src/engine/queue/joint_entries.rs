@@ -118,7 +118,7 @@ pub fn submit_together(
     }
     let id = known.unwrap_or_else(|| new_entry_id(clock::now()));
     for (repo, stored) in elsewhere {
-        withdraw_entry(repo, &stored, "its session lands on another branch")?;
+        withdraw_entry(repo, &stored, redactor, "its session lands on another branch")?;
     }
     for (repo, submission) in new {
         enqueue(repo, Submission { together: Some(id.clone()), ..submission }, redactor)?;

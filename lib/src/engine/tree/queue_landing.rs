@@ -150,9 +150,9 @@ pub(super) fn queue_up(
     {
         // Each run over a tree tries again what an earlier one has left.
         if landing.approves {
-            queue::allow(&run.repo, &stored)?
+            queue::allow(&run.repo, &stored, &run.engine.redactor)?
         } else {
-            queue::retry(&run.repo, &stored)?
+            queue::retry(&run.repo, &stored, &run.engine.redactor)?
         };
     }
     let settings = QueueSettings { approved_tests: own_tests(run), ..landing.settings.clone() };
@@ -441,7 +441,7 @@ fn take_back(run: &mut TreeRun, session: &mut TaskSession, stored: &StoredEntry)
 
 /// Takes the entry of a task that was given up out of the queue.
 pub(super) fn withdraw(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
-    Ok(withdraw_task(&run.repo, &run.plan.target, task)?)
+    Ok(withdraw_task(&run.repo, &run.plan.target, task, &run.engine.redactor)?)
 }
 
 fn refused(run: &TreeRun, task: TaskId, code: RefusalCode, why: String) -> Result<Refusal, Error> {

@@ -44,7 +44,7 @@ impl Marking<'_> {
             redactor,
         )?;
         // What is finished must not land before the run comes to write this.
-        withdraw_for_mark(self.repo, self.target, task)?;
+        withdraw_for_mark(self.repo, self.target, task, redactor)?;
         Ok(queued)
     }
 }
@@ -86,12 +86,12 @@ pub(super) fn write_marks(run: &mut TreeRun, active: &BTreeSet<TaskId>) -> Resul
         };
         let name = stored.entry.name();
         if marking.write_held(task, decision, &run.engine.redactor)?.is_none() {
-            drop_entry(&run.repo, stored)?;
+            drop_entry(&run.repo, stored, &run.engine.redactor)?;
             run.engine
                 .warn(WarningCode::DecisionNotNeeded.with(format!("{name} is not written: {}", moot(mark.decision))));
             continue;
         }
-        close_mark(&run.repo, stored)?;
+        close_mark(&run.repo, stored, &run.engine.redactor)?;
         run.state.unfinished.remove(task);
         run.engine.warn(WarningCode::DecisionWritten.with(format!("{name} is written, as queued")));
         is_changed = true;

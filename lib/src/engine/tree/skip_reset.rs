@@ -96,7 +96,7 @@ impl Marking<'_> {
             TreeName::Tasks => TreeClaim::of_task(self.repo, self.target, task)?,
         };
         // What was decided before and never written is decided anew.
-        drop_marks(self.repo, self.target, task)?;
+        drop_marks(self.repo, self.target, task, redactor)?;
         self.write_held(task, mark, redactor)
     }
 
@@ -104,7 +104,7 @@ impl Marking<'_> {
     pub(super) fn write_held(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
         // What was done before must not land beside the decision.
-        withdraw_task(self.repo, self.target, task)?;
+        withdraw_task(self.repo, self.target, task, redactor)?;
         let mut reader = self.reader();
         let mut decided = None;
         let target = LandingTarget { repo: self.repo_name.clone(), branch: self.target.clone() };

@@ -74,7 +74,7 @@ fn close_copied(run: &TreeRun) -> Result<(), Error> {
     for stored in MergeQueue::read(&run.repo, &run.plan.target)?.open {
         let Some(task) = stored.entry.task.as_ref().filter(|_| stored.entry.is_repairable()) else { continue };
         if run.plan.tree.is_leaf(task) && delete_branches::has_copy(run, task, stored.entry.head)? {
-            close_landed(&run.repo, &stored)?;
+            close_landed(&run.repo, &stored, &run.engine.redactor)?;
         }
     }
     Ok(())
@@ -85,7 +85,7 @@ fn withdraw_earlier(run: &TreeRun) -> Result<(), Error> {
     let target = &run.plan.target;
     for stored in MergeQueue::read(&run.repo, target)?.open {
         if let Some(task) = stored.entry.task.filter(|task| run.plan.tree.is_leaf(task)) {
-            withdraw_task(&run.repo, target, &task)?;
+            withdraw_task(&run.repo, target, &task, &run.engine.redactor)?;
         }
     }
     Ok(())
