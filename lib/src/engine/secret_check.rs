@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Error;
-use super::tree::{GATE_PIPELINE, STEP_ATTRIBUTES, TASK_PIPELINE};
 use crate::plan::diagnostic::Span;
 use crate::plan::dot::{self, AttrEntry, AttrValue, Ident, Statement};
+use crate::plan::{GATE_PIPELINE, STEP_ATTRIBUTES, TASK_PIPELINE};
 use crate::redact::{Redactor, TOKEN};
 
 /// Refuses a pipeline that holds a secret, in itself or in a file it names. The built-in pipelines hold none, whatever

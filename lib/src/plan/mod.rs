@@ -9,6 +9,7 @@
 pub mod ad_hoc;
 mod alias;
 pub mod build;
+mod built_in;
 pub mod condition;
 pub mod diagnostic;
 pub mod dot;
@@ -33,6 +34,7 @@ pub mod tree;
 
 use std::collections::BTreeSet;
 
+pub use built_in::{GATE_PIPELINE, STEP_ATTRIBUTES, TASK_PIPELINE};
 use diagnostic::{Diagnostic, each_once};
 use pipeline::Pipeline;
 pub use prompt::{PromptTest, pipeline_for_prompt};

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::Error;
 use super::plan::TaskPipeline;
 use super::run::TreeRun;
-use super::{Error, GATE_PIPELINE};
 use crate::ids::TaskId;
-use crate::plan;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
+use crate::plan::{self, GATE_PIPELINE};
 
 /// The pipeline of a task.
 pub(super) fn pipeline_of(run: &TreeRun, task: &TaskNode) -> TaskPipeline {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::TASK_PIPELINE;
 use super::pending_trust::{PendingTrust, TaskBase};
 use super::plan::TreePlan;
 use super::run::TreeRun;
 use super::unfinished::OpenSession;
 use crate::config::{Environment, Resolved};
-use crate::plan;
 use crate::plan::pipeline::Pipeline;
+use crate::plan::{self, TASK_PIPELINE};
 use crate::trust::{Error, TrustItem, TrustScope, commands};
 
 /// What must be approved before this run uses its plan and the result of [`super::open`] and [`super::pending_trust`].

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Error, GATE_PIPELINE};
+use super::Error;
 use crate::engine::lock_name;
 use crate::event::{PipelineStarted, TaskOf};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
-use crate::plan::{self, Inputs};
+use crate::plan::{self, GATE_PIPELINE, Inputs};
 use crate::record::History;
 use crate::state::{Phase, State};
 use crate::step::TreeName;
