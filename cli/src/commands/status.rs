@@ -7,15 +7,15 @@ use clap::Args;
 use pleach::clock;
 use pleach::engine::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use pleach::engine::queue::unfinished_landings;
+use pleach::engine::tree::TreeRepo;
 use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::tree::{TreeRepo, task_lock};
 use pleach::engine::{RepoWork, SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
 use pleach::event::Landing;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
 use pleach::step::{TreeName, shown_name};
 use pleach::text::{counted, shell_word};
-use pleach::workspace::target_of;
+use pleach::workspace::{target_of, task_lock};
 use serde_json::{Value, json};
 
 use crate::commands::inspect;
@@ -186,7 +186,7 @@ fn all(
         }
     }
     if let (Some(ground), Some(_)) = (ground, &worked) {
-        picture.locks.push(pleach::engine::tree::target_lock(&ground.target));
+        picture.locks.push(pleach::workspace::target_lock(&ground.target));
     }
     let held = tasks.iter().filter(|view| view.holder.is_some());
     picture.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));

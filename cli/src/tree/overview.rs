@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pleach::engine::ad_hoc::TaskStore;
 use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::tree::{Marking, TreeRepo, as_merged_now, target_lock};
+use pleach::engine::tree::{Marking, TreeRepo, as_merged_now};
 use pleach::ids::{BranchName, RepoName, TaskId};
 use pleach::plan::ad_hoc::AdHocTask;
 use pleach::plan::tree::{TaskNode, TaskTree};
@@ -14,7 +14,7 @@ use pleach::progress::{Progress, TaskState};
 use pleach::schedule::{NextAction, ScheduleOptions};
 use pleach::step::TreeName;
 use pleach::text::{closest, listed};
-use pleach::workspace::{Lock, LockHolder};
+use pleach::workspace::{Lock, LockHolder, target_lock};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};

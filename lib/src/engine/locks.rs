@@ -4,11 +4,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Error;
-use super::task::{FIRST_SLOT, TaskSlot};
 use crate::git::Repo;
 use crate::ids::{BranchName, ContextId, SessionId};
 use crate::record;
-use crate::workspace::{Lock, LockError, StopRequest};
+use crate::workspace::{FIRST_SLOT, Lock, LockError, StopRequest, task_slot_lock};
 
 /// The locks held by a process that writes to a session.
 #[derive(Debug)]
@@ -94,8 +93,8 @@ pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) 
 
 /// The locks of the slots a target's tasks have used.
 fn slot_locks(repo: &Repo, target: &BranchName) -> Vec<String> {
-    let first = TaskSlot::lock_name(target, FIRST_SLOT);
-    let further = (FIRST_SLOT + 1..).map(|number| TaskSlot::lock_name(target, number));
+    let first = task_slot_lock(target, FIRST_SLOT);
+    let further = (FIRST_SLOT + 1..).map(|number| task_slot_lock(target, number));
     let further = further.take_while(|name| Lock::exists(repo.common_dir(), name));
     std::iter::once(first).chain(further).collect()
 }

@@ -6,7 +6,7 @@ use super::context::OpenedContext;
 use super::locks::Locks;
 use super::session_plan::SessionPlan;
 use super::start::{self, OnOpen};
-use super::task::{FIRST_SLOT, TaskJob};
+use super::task::TaskJob;
 use super::{Engine, Error, Session, SessionRepos, fan_out, fork, recorded_pipeline, recorded_state, session};
 use crate::clock;
 use crate::engine::context::{recording, worktrees};
@@ -17,6 +17,7 @@ use crate::plan::pipeline::Pipeline;
 use crate::record::{Batch, History, Recorder};
 use crate::state::{Phase, State};
 use crate::text::listed;
+use crate::workspace::FIRST_SLOT;
 
 /// A session that has not ended, read from its record.
 pub(super) struct RecordedSession {

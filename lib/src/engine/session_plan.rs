@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::engine::push::{PushQueue, RefNote};
-use crate::engine::task::{FIRST_SLOT, TaskJob, slot_path};
+use crate::engine::task::TaskJob;
 use crate::engine::{Engine, Error, SessionRepos};
 use crate::event::PipelineStarted;
 use crate::git::{Repo, TreeId};
@@ -15,7 +15,7 @@ use crate::plan::tree::TestCommand;
 use crate::process::Cancel;
 use crate::record;
 use crate::state::State;
-use crate::workspace::{agent_home, branch_ref};
+use crate::workspace::{FIRST_SLOT, agent_home, branch_ref, task_slot_path};
 
 /// The plan of a session, shared by all its contexts.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl SessionPlan {
         match &self.started.task {
             // The tasks of a target share its slots, with ignored files: caches, builds. A fork of one gets its own
             // worktree.
-            Some(task) if *context == record::root() => slot_path(&task.target, self.slot),
+            Some(task) if *context == record::root() => task_slot_path(&task.target, self.slot),
             _ => Path::new(self.id.as_str()).join(context.as_str()),
         }
     }

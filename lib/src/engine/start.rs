@@ -7,7 +7,6 @@ use super::context::OpenedContext;
 use super::locks::Locks;
 use super::session_plan::{SessionPlan, start_node};
 use super::start_request::{TREE_FILE, TaskStart};
-use super::task::FIRST_SLOT;
 use super::{Engine, Error, RemoveError, Session, SessionRepos, StartRequest, pausing, remove, secret_check};
 use crate::clock;
 use crate::engine::context::worktrees;
@@ -16,7 +15,7 @@ use crate::git;
 use crate::ids::ContextId;
 use crate::record::{self, Batch, Recorder};
 use crate::state::{Phase, State};
-use crate::workspace::{branch_ref, new_session_id};
+use crate::workspace::{FIRST_SLOT, branch_ref, new_session_id};
 
 /// Called with a session once it is recorded and before its worktree is created, which may take long.
 pub(crate) type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::{MergeQueue, StoredEntry, queue_lock};
+use pleach::engine::queue::{MergeQueue, StoredEntry};
 use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry, plan};
 use pleach::text::listed;
-use pleach::workspace::Lock;
+use pleach::workspace::{Lock, queue_lock};
 use serde_json::{Value, json};
 
 use super::estimate::{QueueEstimate, batch_mates, usual_test};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use pleach::engine::queue::{MergeQueue, queue_lock};
+use pleach::engine::queue::MergeQueue;
 use pleach::ids::BranchName;
-use pleach::workspace::Lock;
+use pleach::workspace::{Lock, queue_lock};
 use serde_json::json;
 
 use super::{MergeGround, RepoQueue};

@@ -5,7 +5,6 @@ use std::fmt;
 
 use super::store::StoredTask;
 use crate::budget::Amount;
-use crate::engine::task::task_lock;
 use crate::engine::tree::progress::{self, ProgressReader};
 use crate::engine::tree::{self, open_sessions};
 use crate::engine::{self, Summary};
@@ -16,7 +15,7 @@ use crate::progress::{Progress, TaskState, TaskStatus};
 use crate::record::History;
 use crate::redact::Redactor;
 use crate::step::{Feedback, TreeName};
-use crate::workspace::{Lock, LockHolder, branch_ref, task_branch};
+use crate::workspace::{Lock, LockHolder, branch_ref, task_branch, task_lock};
 
 /// Where an ad-hoc task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,14 +10,15 @@ use crate::engine::Error;
 use crate::engine::locks::lock_name;
 use crate::engine::queue::{MergeQueue, QueueError, queue_targets};
 use crate::engine::remove::{KeptWork, RemoveError, delete};
-use crate::engine::task::target_lock;
 use crate::engine::tree::progress::{self, ProgressReader};
 use crate::engine::view::session_worktrees;
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::record::History;
 use crate::trailer::CommitMessage;
-use crate::workspace::{KeepOwner, Lock, LockError, branch_ref, context_of_branch, phase_branches, target_of};
+use crate::workspace::{
+    KeepOwner, Lock, LockError, branch_ref, context_of_branch, phase_branches, target_lock, target_of,
+};
 
 /// The reason given in the commit of the kept work.
 const REASON: &str = "the branch was removed";

@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 use super::schedule::PushOccasion;
 use crate::engine::locks::Locks;
 use crate::engine::resume::{open_recorded, read};
-use crate::engine::task::FIRST_SLOT;
 use crate::engine::{Engine, Error, SessionRepos, SpawnedRun};
 use crate::event::WarningCode;
 use crate::ids::SessionId;
 use crate::state::Phase;
+use crate::workspace::FIRST_SLOT;
 
 /// How long the last pushes are waited for without a word.
 const UNSAID: Duration = Duration::from_secs(1);

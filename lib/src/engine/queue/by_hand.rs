@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::conflict::{
-    OpenConflict, conflict_path, forget_conflict, is_conflict_of, keep_conflict, open_conflict, resolution,
-};
+use super::conflict::{OpenConflict, forget_conflict, is_conflict_of, keep_conflict, open_conflict, resolution};
 use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
@@ -20,6 +18,7 @@ use crate::ids::CommitId;
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
 use crate::redact::Redactor;
+use crate::workspace::conflict_path;
 
 /// As many commits a person may make while they resolve a conflict.
 const MOST_COMMITS: usize = 1000;

@@ -1,8 +1,6 @@
 //! A conflict as a commit: the merged files with every conflict visible in them, on top of both sides. Whoever resolves it
 //! starts there, and what they have solved of it is kept there.
 
-use std::path::{Path, PathBuf};
-
 use super::candidate::{LeftConflict, MergeBuild, MergeOptions, build};
 use super::error::QueueError;
 use super::state::queue_ref;
@@ -13,7 +11,6 @@ use crate::ids::{BranchName, CommitId, EntryId};
 use crate::merge::{ResolvedHunk, Tier};
 use crate::queue::{EntryResolution, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
-use crate::workspace::branch_key;
 
 const CONFLICT_TRAILER: &str = "Pleach-Conflict";
 
@@ -175,11 +172,6 @@ pub(super) fn forget_conflict(repo: &Repo, target: &BranchName, id: &EntryId) ->
         repo.refs().delete(&name, old, "pleach: resolved")?;
     }
     Ok(())
-}
-
-/// The worktree in which a person resolves the conflict of an entry, by the base of all worktrees.
-pub(in crate::engine) fn conflict_path(base: &Path, target: &BranchName, id: &EntryId) -> PathBuf {
-    base.join("resolve").join(branch_key(target)).join(id.as_str())
 }
 
 fn conflict_ref(target: &BranchName, id: &EntryId) -> String {

@@ -54,7 +54,7 @@ mod vetting;
 
 pub use by_hand::{AbortError, ConflictWorktree, abort_resolution, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
-pub(super) use conflict::{conflict_path, is_conflict_of};
+pub(super) use conflict::is_conflict_of;
 pub use decide::{
     allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
 };
@@ -70,11 +70,10 @@ pub use joint_entries::{
 };
 pub use outcome::QueueOutcome;
 pub(super) use results::note_tested;
-pub use run::{QueueRun, queue_lock};
+pub use run::QueueRun;
 pub use settings::{QueueSettings, ResolverSettings};
 pub use state::{StoredEntry, entry_history, entry_log};
 pub use store::{MergeQueue, queue_targets, read_entry};
-pub(super) use test_slot::{queue_slot_lock, queue_slot_path};
 pub use tip::{TipTest, known_tip_test, run_tip_test};
 pub use together::{JointLanding, JointOutcome};
 pub use trust::queue_to_trust;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::answer::{AgentAnswer, judge};
 use super::candidate::{MergeBuild, MergeOptions, UnfitMerge, build};
 use super::cleanup::remove_session_files;
-use super::conflict::{OpenConflict, conflict_path, forget_conflict, keep_conflict, open_conflict, resolution};
+use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
 use super::error::QueueError;
 use super::landing::{tip_of, update, update_if};
 use super::resolver_request::{LandedWork, request, resolving_words};
@@ -28,6 +28,7 @@ use crate::plan::{self, Inputs, print};
 use crate::queue::{EntryState, EntryTest, QueueEntry, ResolutionRequest};
 use crate::state::Phase;
 use crate::text::named;
+use crate::workspace::conflict_path;
 
 /// The built-in pipeline of the agent that resolves conflicts.
 const RESOLVE_PIPELINE: &str = include_str!("../../../pipelines/resolve.dot");

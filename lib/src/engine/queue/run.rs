@@ -20,7 +20,7 @@ use crate::event::{MergeComplete, MergeEscalated};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName};
 use crate::queue::{BatchRecord, EntryState, EntryTest, QueueEntry, TestVerdict};
-use crate::workspace::{Lock, branch_key};
+use crate::workspace::{Lock, queue_lock};
 
 /// A queue that this process works.
 #[derive(Debug)]
@@ -44,11 +44,6 @@ pub(super) enum EndedJob {
     Test(TestJob, Option<TestResult>),
     /// The work of an agent on a conflict.
     Resolver(Box<ResolverEnd>),
-}
-
-/// The name of the lock on the queue of a target.
-pub fn queue_lock(target: &BranchName) -> String {
-    format!("queue-{}", branch_key(target))
 }
 
 impl QueueRun {

@@ -1,7 +1,7 @@
 //! A worktree in which merges are tested, one after another. It keeps what git ignores, so that builds are warm; whatever
 //! else a test leaves is removed before the next.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,7 @@ use crate::process::sandbox::SandboxScope;
 use crate::process::{Cancel, CommandLimits, CommandSpec, Exit, Output, SpawnError};
 use crate::queue::EntryTest;
 use crate::step::report;
-use crate::workspace::{Lock, LockError, Scratch, branch_key};
-
-/// The directory of these worktrees, below the base of all worktrees.
-pub(in crate::engine) const OF_QUEUE: &str = "merge";
+use crate::workspace::{Lock, LockError, Scratch, queue_slot_lock, queue_slot_path};
 
 /// How much of the output of a test is kept, per stream.
 pub(super) const OUTPUT_KEPT: usize = 1024 * 1024;
@@ -51,16 +48,6 @@ pub(super) struct TestPlace {
     pub repo: Repo,
     pub repo_name: RepoName,
     pub target: BranchName,
-}
-
-/// The path of a slot, below the base of all worktrees.
-pub(in crate::engine) fn queue_slot_path(target: &BranchName, number: u32) -> PathBuf {
-    Path::new(OF_QUEUE).join(branch_key(target)).join(number.to_string())
-}
-
-/// The name of the lock on a slot. Branches have no colon in their names, so no two targets share one.
-pub(in crate::engine) fn queue_slot_lock(target: &BranchName, number: u32) -> String {
-    format!("worktree-merge-{}:{number}", branch_key(target))
 }
 
 impl TestSlot {

@@ -15,7 +15,7 @@ use super::joint_entries::{JointPart, mark, submit_together, unmark};
 use super::joint_tests::{JointTest, JointTests, joint_tests};
 use super::landing::{self, LandedPrefix, tip_of, update};
 use super::results::TestResult;
-use super::run::{queue_lock, tell_landed, verdict_of};
+use super::run::{tell_landed, verdict_of};
 use super::settings::QueueSettings;
 use super::store::MergeQueue;
 use super::vetting::{NO_TEST, emptied, is_doubtful, to_cover, uncovered_words};
@@ -32,7 +32,7 @@ use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use crate::queue::{EntryState, MergeQuestion, QueueEntry, TestVerdict};
 use crate::record::{Batch, Recorder};
 use crate::state::State;
-use crate::workspace::{Lock, branch_ref};
+use crate::workspace::{Lock, branch_ref, queue_lock};
 
 /// How often a landing is built again because a target has moved meanwhile.
 const TRIES: usize = 10;

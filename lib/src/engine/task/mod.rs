@@ -14,5 +14,4 @@ pub use job::TaskJob;
 pub use report::{Retest, Retested, StepReport, TaskReport};
 pub use session::TaskSession;
 pub(super) use step::{code_of, in_the_record};
-pub(super) use task_slot::{FIRST_SLOT, slot_path};
-pub use task_slot::{TaskSlot, target_lock, task_lock};
+pub use task_slot::TaskSlot;

@@ -1,10 +1,9 @@
 //! What a run holds so that no other works on the same tasks: the target for a tree's file, each task for ad-hoc tasks.
 
 use super::Error;
-use crate::engine::task::{TaskSlot, target_lock, task_lock};
 use crate::git::Repo;
 use crate::ids::{BranchName, TaskId};
-use crate::workspace::Lock;
+use crate::workspace::{Lock, target_lock, task_lock, task_slot_lock};
 
 /// More slots than anybody uses: names are short enough for so many.
 pub(super) const MOST_SLOTS: u32 = 999;
@@ -42,7 +41,7 @@ impl TreeClaim {
 
 /// Refuses a target whose name is too long for file names.
 pub fn check_target(target: &BranchName) -> Result<(), Error> {
-    check_name(target, &TaskSlot::lock_name(target, MOST_SLOTS))
+    check_name(target, &task_slot_lock(target, MOST_SLOTS))
 }
 
 /// Refuses a file name that nearly no file system takes.

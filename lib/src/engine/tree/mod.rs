@@ -64,7 +64,6 @@ mod tree_edits;
 mod trust;
 mod unfinished;
 
-pub use super::task::{target_lock, task_lock};
 pub use approvals::pending_trust;
 pub use claim::{TreeClaim, check_target};
 pub use ended::{TreeEnded, TreeOutcome};

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::claim::MOST_SLOTS;
 use super::plan::TreePlan;
-use crate::engine::task::{FIRST_SLOT, TaskSlot};
+use crate::engine::task::TaskSlot;
 use crate::engine::worktrees::{WorktreePlaces, idle_slots, remove_idle_slot};
 use crate::engine::{Engine, Error};
 use crate::git::Repo;
 use crate::ids::BranchName;
-use crate::workspace::LockError;
+use crate::workspace::{FIRST_SLOT, LockError};
 
 /// The slots of a run over a tree.
 #[derive(Debug)]

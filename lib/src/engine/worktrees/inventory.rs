@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::engine::locks::{lock_name, worktree_lock_name};
-use crate::engine::queue::{conflict_path, queue_lock, queue_slot_lock, queue_slot_path};
-use crate::engine::task::{FIRST_SLOT, TaskSlot, slot_path, target_lock};
 use crate::engine::{Engine, Error};
 use crate::git::{self, ListedWorktree, Notes, Repo};
 use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SESSION_ID_LEN, SessionId};
 use crate::record::History;
-use crate::workspace::{Lock, SESSION_NOTE, branch_of_key};
+use crate::workspace::{
+    FIRST_SLOT, Lock, SESSION_NOTE, branch_of_key, conflict_path, queue_lock, queue_slot_lock, queue_slot_path,
+    target_lock, task_slot_lock, task_slot_path,
+};
 
 /// The directory of the worktrees tasks share, below the base of all worktrees.
 const OF_TASKS: &str = "tasks";
@@ -263,7 +264,7 @@ impl OwnerIndex {
             let tasks = above.parent().filter(|tasks| tasks.ends_with(OF_TASKS))?;
             let target = branch_of_key(group)?;
             let slot = name.parse().unwrap_or(FIRST_SLOT);
-            let place = tasks.parent()?.join(slot_path(&target, slot));
+            let place = tasks.parent()?.join(task_slot_path(&target, slot));
             let owner = Some(WorktreeOwner::Tasks { target, slot }).filter(|_| place == path)?;
             Some((owner, self.bases.iter().any(|base| tasks.parent() == Some(base))))
         };
@@ -316,7 +317,7 @@ fn is_used(repo: &Repo, owner: &WorktreeOwner) -> bool {
         }
         // A run over a tree takes further slots when it needs them.
         WorktreeOwner::Tasks { target, slot } => {
-            is_held(&target_lock(target)) || is_held(&TaskSlot::lock_name(target, *slot))
+            is_held(&target_lock(target)) || is_held(&task_slot_lock(target, *slot))
         }
         WorktreeOwner::Queue { target, slot } => {
             is_held(&queue_lock(target)) || is_held(&queue_slot_lock(target, *slot))

@@ -5,18 +5,17 @@ use std::path::Path;
 
 use super::inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, unused_worktrees};
 use crate::engine::locks::Locks;
-use crate::engine::queue::{QueueError, is_conflict_of, queue_lock, queue_slot_lock, read_entry};
+use crate::engine::queue::{QueueError, is_conflict_of, read_entry};
 use crate::engine::remove::{
     KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
 };
 use crate::engine::session_plan::RUN_DIR;
-use crate::engine::task::{TaskSlot, target_lock};
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SessionId};
 use crate::record::{self, History};
-use crate::workspace::{self, KeepOwner, Lock, LockError};
+use crate::workspace::{self, KeepOwner, Lock, LockError, queue_lock, queue_slot_lock, target_lock, task_slot_lock};
 
 /// Why a worktree is not removed.
 #[derive(Debug, thiserror::Error)]
@@ -214,7 +213,7 @@ impl HeldLocks {
             WorktreeOwner::Tasks { target, slot } => {
                 let what = format!("the worktrees of the tasks on `{target}`");
                 let take = |name: &str| Lock::take(repo.common_dir(), name, &what);
-                Self::Tasks([take(&target_lock(target))?, take(&TaskSlot::lock_name(target, *slot))?])
+                Self::Tasks([take(&target_lock(target))?, take(&task_slot_lock(target, *slot))?])
             }
             WorktreeOwner::Queue { target, slot } => {
                 let what = format!("the merge queue of `{target}`");
