@@ -15,7 +15,7 @@
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` events folded but not yet written |
 //! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `recorded_facts` what the record says, `work` the work derived from both, `setup` and `place` where; `worker/dispatch` runs it by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
 //! | What does an agent's prompt hold? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
-//! | Where does a limit stop a call? | `budget/`: `spending` the check after every recorded turn and before a node, `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
+//! | Where does a limit stop a call? | `spending` the check after every recorded turn and before a node; `budget/`: `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
 //! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` refuses secrets in input that is recorded verbatim |
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
 //! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing; `ad_hoc/` tasks without a tree's file |
@@ -63,6 +63,7 @@ mod session;
 mod session_plan;
 mod session_repos;
 mod spawned;
+mod spending;
 mod start;
 mod start_request;
 pub mod status_file;
@@ -75,7 +76,6 @@ mod worker;
 mod worktrees;
 
 pub use broadcast::{Broadcast, Subscription};
-pub use budget::spending::overspent;
 pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
 pub use cancel::{LOOK, cancel_session};
 pub use cleanup::{
@@ -108,6 +108,7 @@ pub use session::Session;
 pub(crate) use session_plan::SessionPlan;
 pub use session_repos::SessionRepos;
 pub use spawned::SpawnedRun;
+pub use spending::overspent;
 pub use start::start_session;
 pub use start_request::{SessionRepo, StartRequest, TaskStart};
 pub use supervisor::Supervisor;

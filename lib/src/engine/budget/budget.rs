@@ -86,7 +86,7 @@ impl Budget {
     }
 
     /// Warnings about skipped chains that have not been reported yet.
-    pub(super) fn take_warnings(&self) -> Vec<Warning> {
+    pub(in crate::engine) fn take_warnings(&self) -> Vec<Warning> {
         let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
         passed_over.values_mut().filter_map(Option::take).collect()
     }

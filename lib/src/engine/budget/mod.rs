@@ -4,10 +4,9 @@ mod budget;
 mod ledger;
 mod planning;
 mod run_ledger;
-pub(super) mod spending;
 mod uncounted;
 mod unmetered;
-pub(super) mod unpriced;
+mod unpriced;
 mod verdict;
 
 pub use budget::Budget;
@@ -19,4 +18,4 @@ pub use verdict::BudgetVerdict;
 
 pub(super) use ledger::{Ledgers, spent_in};
 pub(super) use run_ledger::RunLedger;
-pub(super) use unpriced::unpriced_in;
+pub(super) use unpriced::{unknown_price, unpriced_in};

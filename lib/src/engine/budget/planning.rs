@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::Budget;
-use super::spending::price_unknown;
 use super::unpriced::SCRIPT;
+use super::unpriced::unknown_price;
 use crate::agent::Turn;
 use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, Limit, day_of};
 use crate::clock;
@@ -122,7 +122,7 @@ impl<'a> PlannerBudget<'a> {
             let all = std::iter::once(own).chain(side).filter(|_| !turn.unbilled && turn.provider != SCRIPT);
             for (model, _) in all.filter(|(_, amount)| amount.unpriced > 0) {
                 if self.unpriced.insert(model.clone()) {
-                    warnings.push(WarningCode::PriceUnknown.with(price_unknown(model).text));
+                    warnings.push(WarningCode::PriceUnknown.with(unknown_price(model).text));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Models without a known price. They are not called under a limit in dollars, which could not be enforced.
 
 use crate::budget::Amount;
-use crate::event::AgentTurn;
+use crate::event::{AgentTurn, PriceUnknown};
 use crate::ids::NodeId;
 use crate::llm::price_unknown;
 
@@ -21,6 +21,15 @@ impl std::fmt::Display for Unpriced {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "node `{}`: {}", self.node, price_unknown(&self.model))
     }
+}
+
+/// What is said of a model without a price.
+pub(in crate::engine) fn unknown_price(model: &str) -> PriceUnknown {
+    let text = format!(
+        "the price of `{model}` is unknown, so it counts against no limit in dollars; set \
+         `providers.NAME.prices.{model}`"
+    );
+    PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
 }
 
 /// A model that was called in a turn and has no known price.

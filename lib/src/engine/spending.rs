@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use crate::budget::{Account, Allowance, Amount, BudgetLimits, Exceeded, day_of};
 use crate::clock;
 use crate::config::OnExceeded;
+use crate::engine::budget::unknown_price;
 use crate::engine::context::recording;
 use crate::engine::{BudgetVerdict, Error, Session, pausing};
-use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown};
+use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed};
 use crate::ids::NodeId;
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
@@ -82,7 +83,7 @@ pub(in crate::engine) fn over_budget(
     if allowance.limits.is_in_dollars() {
         let asked: BTreeSet<&String> = session.spendings().flat_map(|spent| &spent.unpriced).collect();
         let unsaid = asked.into_iter().filter(|model| !session.state().price_unknown.contains(*model));
-        news.extend(unsaid.map(|model| Event::from(price_unknown(model))));
+        news.extend(unsaid.map(|model| Event::from(unknown_price(model))));
     }
     if !news.is_empty() {
         let batch = Batch { summary: "look at the budget".into(), ..Batch::default() };
@@ -161,14 +162,6 @@ pub(in crate::engine) fn task_is_out_of_budget(session: &Session) -> Result<Opti
         }
     }
     Ok(None)
-}
-
-pub(super) fn price_unknown(model: &str) -> PriceUnknown {
-    let text = format!(
-        "the price of `{model}` is unknown, so it counts against no limit in dollars; set \
-         `providers.NAME.prices.{model}`"
-    );
-    PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
 }
 
 /// A model without a known price that the node would call, or that was called before and still has no price. The
