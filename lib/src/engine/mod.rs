@@ -53,6 +53,7 @@ mod pool;
 mod preamble;
 mod pump;
 mod push;
+mod push_settings;
 pub mod queue;
 mod recorded;
 mod remove;
@@ -98,7 +99,8 @@ pub use human::{
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
-pub use push::{PushSettings, RepoPush, spawn_push};
+pub use push::spawn_push;
+pub use push_settings::{PushSettings, RepoPush};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
 pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, RepoStep, prepare_removal};

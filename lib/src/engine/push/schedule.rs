@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::backlog::{Backlog, Transition};
 use super::names::RemoteNames;
-use super::settings::RefPolicies;
 use crate::config::PushPolicy;
+use crate::engine::push_settings::RefPolicies;
 use crate::ids::CommitId;
 use crate::record::SESSIONS;
 

@@ -35,14 +35,14 @@ pub struct RepoPush {
 
 /// When the refs of a repository are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RefPolicies {
+pub(in crate::engine) struct RefPolicies {
     pub branches: PushPolicy,
     pub records: PushPolicy,
 }
 
 impl PushSettings {
     /// When the branches and the records of a repository are pushed.
-    pub(super) fn policies(&self, repo: &RepoName, holds_records: bool) -> RefPolicies {
+    pub(in crate::engine) fn policies(&self, repo: &RepoName, holds_records: bool) -> RefPolicies {
         let branches = self.repos.get(repo).map_or(PushPolicy::Never, |repo| repo.policy);
         let records = match (self.records, branches) {
             _ if !holds_records => PushPolicy::Never,
