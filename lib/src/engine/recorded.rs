@@ -1,8 +1,8 @@
 //! The pipeline and the state of a session, read from its record.
 
-use super::session_plan::start_node;
 use crate::engine::Error;
 use crate::event::PipelineStarted;
+use crate::ids::NodeId;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
@@ -19,6 +19,14 @@ pub fn recorded_pipeline(started: &PipelineStarted) -> Result<Pipeline, Error> {
     match pipeline {
         Some(pipeline) if diagnostics.iter().all(|found| found.severity != Severity::Error) => Ok(pipeline),
         _ => Err(Error::Invalid { diagnostics }),
+    }
+}
+
+/// The node a run starts at.
+pub(super) fn start_node(pipeline: &Pipeline) -> Result<NodeId, Error> {
+    match (pipeline.start(), pipeline.exit()) {
+        (Some(start), Some(_)) => Ok(start.id.clone()),
+        _ => Err(Error::Invalid { diagnostics: Vec::new() }),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::engine::push::{PushQueue, RefNote};
+use crate::engine::recorded::start_node;
 use crate::engine::task::TaskJob;
 use crate::engine::{Engine, Error, SessionRepos};
 use crate::event::PipelineStarted;
@@ -126,14 +127,6 @@ impl SessionPlan {
     pub(in crate::engine) fn tests_at_all(&self, node: &Node) -> Vec<TestCommand> {
         let job = self.job.as_ref().expect("only sessions on tasks do this");
         job.tests_of(node).unwrap_or_else(|| job.tests.clone())
-    }
-}
-
-/// The node a run starts at.
-pub(super) fn start_node(pipeline: &Pipeline) -> Result<crate::ids::NodeId, Error> {
-    match (pipeline.start(), pipeline.exit()) {
-        (Some(start), Some(_)) => Ok(start.id.clone()),
-        _ => Err(Error::Invalid { diagnostics: Vec::new() }),
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::context::OpenedContext;
 use super::locks::Locks;
-use super::session_plan::{SessionPlan, start_node};
+use super::recorded::start_node;
+use super::session_plan::SessionPlan;
 use super::start_request::{TREE_FILE, TaskStart};
 use super::{Engine, Error, RemoveError, Session, SessionRepos, StartRequest, pausing, remove, secret_check};
 use crate::clock;
