@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::Error;
 use super::view::View;
-use super::{Error, status_file};
-use crate::event::{Event, NodeExecution};
+use crate::event::{Event, NodeExecution, status_file};
 use crate::git::Repo;
 use crate::ids::{NodeId, SessionId};
 

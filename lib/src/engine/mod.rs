@@ -14,7 +14,7 @@
 //! | Where does a turn become a commit? | `worker/agent` has [`crate::workspace`] build it, `context/turn` makes its record, `context/recording` writes the record and then moves the branch |
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` events folded but not yet written |
 //! | Who does the work of a node? | `executor/`: `assignment` ids and limits only, `recorded_facts` what the record says, `work` the work derived from both, `setup` and `place` where; `worker/dispatch` runs it by kind: `agent`, `command`, `run_tests`, `human`, `simulation`; `handler` kinds of the embedding program |
-//! | What does an agent's prompt hold? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step; `status_file` how a node reports its outcome |
+//! | What does an agent's prompt hold? | `preamble` the run so far, by fidelity; `task/prompts` prompt, tests and review of a task's step |
 //! | Where does a limit stop a call? | `spending` the check after every recorded turn and before a node; `budget/`: `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
 //! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` refuses secrets in input that is recorded verbatim |
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
@@ -67,7 +67,6 @@ mod spawned;
 mod spending;
 mod start;
 mod start_request;
-pub mod status_file;
 mod supervisor;
 pub mod task;
 pub mod tree;

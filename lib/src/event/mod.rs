@@ -16,6 +16,7 @@ mod recorded;
 mod remote;
 mod secrets;
 mod session;
+pub mod status_file;
 mod task;
 mod turn;
 mod warning;
