@@ -116,7 +116,7 @@ pub use supervisor::Supervisor;
 pub use truster::{AgreesToAll, Truster};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, RepoWork, SessionStatus, Sessions, Summary, TurnView,
-    View, costs, resolve_session, session_worktrees,
+    View, costs, has_landed, resolve_session, session_worktrees,
 };
 pub use worktrees::{
     OwnWorktree, PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees,

@@ -87,4 +87,4 @@ pub use stamp::Stamp;
 pub use start::restart_warnings;
 pub use tree_edits::changes;
 pub use trust::to_trust;
-pub use unfinished::{OpenSession, has_landed, open_sessions};
+pub use unfinished::{OpenSession, open_sessions};

@@ -63,11 +63,6 @@ pub(super) fn is_gate(started: &PipelineStarted) -> bool {
     started.dot == GATE_PIPELINE
 }
 
-/// Whether a session belongs to a landed task. Most do, and a trailer of their last record says so.
-pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
-    Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
-}
-
 /// The unfinished session of a task, if it has not landed and was not cancelled.
 pub(super) fn open_session_of(
     repo: &Repo,

@@ -20,7 +20,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::locks::lock_name;
-use super::tree::has_landed;
 use super::{Error, Question, SessionRepos};
 use crate::budget::Amount;
 use crate::engine::queue::last_of_task;
@@ -255,6 +254,11 @@ fn landed_by_queue(repo: &Repo, task: &TaskOf, id: &SessionId) -> Option<CommitI
     let last = last_of_task(repo, &task.target, &task.id).ok()??;
     let is_landed = last.session.as_ref() == Some(id) && last.state == EntryState::Landed;
     last.landing.filter(|_| is_landed).map(|landing| landing.to)
+}
+
+/// Whether a session belongs to a landed task. Most do, and a trailer of their last record says so.
+pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, record::Error> {
+    Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
 type ReadHistory = fn(&Repo, &SessionId) -> Result<History, record::Error>;
