@@ -16,9 +16,7 @@ pub use queue::short;
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use pleach::engine::queue::{
-    MergeQueue, QueueOutcome, QueueSettings, StoredEntry, entries_of_landing, find_entry, queue_targets,
-};
+use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueSettings, entries_of_landing, find_entry, queue_targets};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
 use pleach::queue::{EntryState, EntryWait, QueueEntry};
@@ -34,6 +32,7 @@ use crate::queue_settings::queue_settings;
 use crate::runtime::block_on;
 use crate::session::build;
 use crate::settings::{self, Settings};
+use pleach::record::StoredEntry;
 
 /// Bring branches into their target through the merge queue, tested.
 ///

@@ -1,9 +1,12 @@
 //! The record of a session: a chain of commits on `refs/pleach/sessions/{sid}/{context}`, each an ordered batch of
 //! events and the messages that are new in it. One compare-and-swap of the ref is one transition of the session.
 //!
+//! The states of an entry of the merge queue are chains of the same kind, in `entries`.
+//!
 //! Layout and field by field description: `docs/records.md`.
 
 mod chain;
+pub(crate) mod entries;
 mod message;
 mod planning;
 mod reader;
@@ -11,6 +14,7 @@ mod turns;
 mod writer;
 
 pub(crate) use chain::{check_chain, work_commits};
+pub use entries::{EntryError, StoredEntry, entry_history, entry_log};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
 pub use turns::AgentTurns;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use jiff::SignedDuration;
 use pleach::clock;
-use pleach::engine::queue::{QueueOutcome, Submission, enqueue, entry_history, read_entry};
+use pleach::engine::queue::{QueueOutcome, Submission, enqueue, read_entry};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryState, QueueEntry};
 use pleach::text::counted;
@@ -17,6 +17,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;
 use crate::render::{Out, duration};
+use pleach::record::entry_history;
 
 /// What the queue is shown with, as it is on the target.
 pub const FILES: [(&str, &str); 3] = [
@@ -91,7 +92,7 @@ fn print_outcome(out: &mut Out, ground: &MergeGround<'_>, outcome: &QueueOutcome
         out.line(format!("{}: {}", entry.name(), entry.title))?;
         let stored = read_entry(&ground.place.repo, &entry.target, &entry.id).map_err(|error| of_queue(&error))?;
         let Some(stored) = stored else { continue };
-        let history = entry_history(&ground.place.repo, &stored).map_err(|error| of_queue(&error))?;
+        let history = entry_history(&ground.place.repo, &stored).map_err(|error| of_queue(&error.into()))?;
         let mut told = None;
         for (_, state) in history.iter().rev() {
             let says = state.why.as_ref().filter(|why| !state.state.is_closed() && told != Some(*why));

@@ -1,7 +1,7 @@
 //! `pleach merge approve`, `retry`, `drop` and `undo`
 
 use clap::Args;
-use pleach::engine::queue::{self, QueueError, StoredEntry};
+use pleach::engine::queue::{self, QueueError};
 use pleach::git::Repo;
 use pleach::queue::QueueEntry;
 use pleach::redact::Redactor;
@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::lib_errors::of_queue;
 use crate::place::Place;
 use crate::render::Out;
+use pleach::record::StoredEntry;
 
 /// Let an entry land that waits for approval.
 #[derive(Debug, Args)]

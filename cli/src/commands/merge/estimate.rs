@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pleach::engine::queue::StoredEntry;
 use pleach::ids::{CommitId, EntryId};
 use pleach::queue::{EntryState, QueueEntry, TestVerdict};
+use pleach::record::StoredEntry;
 
 /// How many tests the estimate is made from: the last ones.
 const SAMPLES: usize = 20;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::{MergeQueue, StoredEntry};
+use pleach::engine::queue::MergeQueue;
 use pleach::ids::{BranchName, EntryId};
 use pleach::queue::{EntryState, QueueEntry, plan};
 use pleach::text::listed;
@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};
 use crate::render::session::age;
 use crate::render::{Out, Table, duration};
+use pleach::record::StoredEntry;
 
 /// List what waits to be merged, in the order it will be.
 #[derive(Debug, Default, Args)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::{edited_tests, entry_history, entry_log};
+use pleach::engine::queue::edited_tests;
 use pleach::queue::{QueueEntry, TestVerdict};
 use pleach::text::listed;
 use serde_json::json;
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};
 use crate::render::Out;
 use crate::render::session::{age, fields, plain};
+use pleach::record::{entry_history, entry_log};
 
 /// Show how far an entry is, and why: the files it changes, its conflicts, what resolved them, its tests and what they
 /// printed.
@@ -27,8 +28,8 @@ pub struct WhyArgs {
 
 pub fn run(ground: &MergeGround<'_>, args: &WhyArgs) -> Result<Exit, Failure> {
     let (place, stored) = ground.entry(&args.entry)?;
-    let history = entry_history(&place.repo, &stored).map_err(|error| of_queue(&error))?;
-    let log = entry_log(&place.repo, &stored).map_err(|error| of_queue(&error))?;
+    let history = entry_history(&place.repo, &stored).map_err(|error| of_queue(&error.into()))?;
+    let log = entry_log(&place.repo, &stored).map_err(|error| of_queue(&error.into()))?;
     let change = EntryChange::of(&stored.entry);
     let stat = change.as_ref().map(|change| change.stat(&place.repo)).transpose()?.unwrap_or_default();
     let tests = ground.queue_settings().tests_of(&stored.entry);

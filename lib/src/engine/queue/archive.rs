@@ -4,11 +4,11 @@
 use jiff::{Timestamp, ToSpan};
 
 use super::error::QueueError;
-use super::state::{
-    ENTRY_FILE, LOG_FILE, StoredEntry, entry_ref, outrun, queue_ref, read_json, read_state, state_commit,
-};
+use super::store::outrun;
 use crate::git::{EntryKind, RefUpdate, Repo, TreeEdit};
 use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
+use crate::record::entries::{ENTRY_FILE, LOG_FILE, entry_ref, queue_ref, read_json, read_state, state_commit};
+use crate::record::{EntryError, StoredEntry};
 use crate::workspace::new_entry_id;
 
 const COMMIT_FILE: &str = "commit";
@@ -39,7 +39,7 @@ pub(super) fn archived_entry(
     if repo.tree_entry(tree, &RepoPath::from(id.as_str()))?.is_none() {
         return Ok(None);
     }
-    let unreadable = || QueueError::Unreadable { name: name.clone(), why: format!("{id} has no commit") };
+    let unreadable = || EntryError::Unreadable { name: name.clone(), why: format!("{id} has no commit") };
     let commit = repo.tree_file(tree, &path(id.as_str(), COMMIT_FILE))?.ok_or_else(unreadable)?;
     let commit = String::from_utf8_lossy(&commit).trim().parse::<CommitId>().map_err(|_| unreadable())?;
     let entry = read_json(repo, &name, tree, &path(id.as_str(), ENTRY_FILE))?;

@@ -7,7 +7,6 @@ use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
 use super::settings::QueueSettings;
-use super::state::StoredEntry;
 use crate::engine::merging::{ConflictSides, unresolved};
 use crate::engine::worktrees::{
     PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeStays, own_worktrees, remove_conflict,
@@ -17,6 +16,7 @@ use crate::git::{self, CommitLimits, Repo};
 use crate::ids::CommitId;
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
+use crate::record::StoredEntry;
 use crate::redact::Redactor;
 use crate::workspace::conflict_path;
 

@@ -4,7 +4,6 @@
 use super::error::QueueError;
 use super::markers::introduced_markers;
 use super::sides::EntrySides;
-use super::state::TESTED_TRAILER;
 use crate::config::HistoryShape;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::merging::{TierOptions, TierResult, check_merge, resolve_conflict};
@@ -13,6 +12,7 @@ use crate::git::{self, CommitSpec, Conflict, LossyMerge, MergeCheckError, Person
 use crate::ids::{CommitId, RepoPath};
 use crate::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
 use crate::queue::{Candidate, EntryResolution, MergeQuestion, MergeTests, QueueEntry};
+use crate::record::entries::TESTED_TRAILER;
 use crate::step::{Step, StepKind};
 use crate::text::named;
 use crate::trailer::CommitMessage;

@@ -3,13 +3,13 @@
 
 use super::candidate::{LeftConflict, MergeBuild, MergeOptions, build};
 use super::error::QueueError;
-use super::state::queue_ref;
 use crate::engine::merging::{ConflictSides, conflicted_paths, marked_tree, resolved_hunks};
 use crate::event::ConflictedPath;
 use crate::git::{self, ChangeKind, CommitSpec, Person, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::merge::{ResolvedHunk, Tier};
 use crate::queue::{EntryResolution, QueueEntry, TestVerdict};
+use crate::record::entries::queue_ref;
 use crate::trailer::CommitMessage;
 
 const CONFLICT_TRAILER: &str = "Pleach-Conflict";

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::error::QueueError;
-use super::state::{StoredEntry, queue_ref, read_state};
 use super::store::{MergeQueue, QueueChange, change_queue, queue_targets, read_entry};
 use crate::clock;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
 use crate::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
+use crate::record::StoredEntry;
 use crate::redact::Redactor;
 use crate::workspace::{branch_ref, new_entry_id};
 
@@ -186,21 +186,6 @@ fn submit_again(old: &QueueEntry, new: QueueEntry) -> QueueEntry {
 pub fn find_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Option<StoredEntry>, QueueError> {
     let is_of = |stored: &StoredEntry| stored.entry.task.as_ref() == Some(task) && stored.entry.is_repairable();
     Ok(MergeQueue::read(repo, target)?.open.into_iter().find(is_of))
-}
-
-/// The newest entry of a task, open or closed, unless that is long ago.
-pub(in crate::engine) fn last_of_task(
-    repo: &Repo,
-    target: &BranchName,
-    task: &TaskId,
-) -> Result<Option<QueueEntry>, QueueError> {
-    for (name, at) in repo.refs().list(&queue_ref(target, "entry/"))?.into_iter().rev() {
-        let entry = read_state(repo, &name, at)?.entry;
-        if entry.task.as_ref() == Some(task) && entry.is_repairable() {
-            return Ok(Some(entry));
-        }
-    }
-    Ok(None)
 }
 
 /// The entry somebody means: by its id or the beginning of it, by its task, or by its branch. Of several about the same

@@ -7,6 +7,7 @@ use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, EntryId, RepoPath};
 use crate::process::SpawnError;
 use crate::queue::EntryState;
+use crate::record::EntryError;
 use crate::workspace::{self, LockError};
 
 /// Why the queue could not go on. What is in it stays.
@@ -31,13 +32,8 @@ pub enum QueueError {
     #[error(transparent)]
     Session(#[from] crate::engine::Error),
     /// An entry, or the list of them, cannot be read.
-    #[error("`{name}` of the merge queue cannot be read: {why}")]
-    Unreadable {
-        /// The ref.
-        name: String,
-        /// Why.
-        why: String,
-    },
+    #[error(transparent)]
+    Unreadable(EntryError),
     /// The queue changed all the time.
     #[error("the queue of `{0}` was changed by others again and again; try again")]
     Contended(BranchName),
@@ -96,6 +92,15 @@ pub enum QueueError {
         /// The end of its output.
         output: String,
     },
+}
+
+impl From<EntryError> for QueueError {
+    fn from(error: EntryError) -> Self {
+        match error {
+            EntryError::Git(error) => Self::Git(error),
+            unreadable @ EntryError::Unreadable { .. } => Self::Unreadable(unreadable),
+        }
+    }
 }
 
 impl From<SwapError> for QueueError {

@@ -6,14 +6,13 @@ use super::decide::withdraw_entry;
 use super::enqueue::{Submission, enqueue};
 use super::error::QueueError;
 use super::landing::tip_of;
-use super::state::StoredEntry;
 use super::store::{MergeQueue, queue_targets};
 use crate::clock;
 use crate::engine::{SessionRepos, lock_name, resume};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use crate::queue::QueueEntry;
-use crate::record;
+use crate::record::{self, StoredEntry};
 use crate::redact::Redactor;
 use crate::workspace::{self, Lock, new_entry_id};
 

@@ -3,7 +3,7 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | What is in the queue? | `store` the queue as refs, `state` those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
+//! | What is in the queue? | `store` the queue as refs, [`crate::record`] those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
 //! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong, `edited_tests` whether it has written that test itself |
 //! | How do several repositories land at once? | `together`; `joint_entries` what waits for that and what was cut off, `joint_tests` how they are tested side by side |
@@ -42,7 +42,6 @@ mod run;
 mod settings;
 mod settle;
 mod sides;
-mod state;
 mod store;
 mod suspects;
 mod test_runs;
@@ -61,7 +60,6 @@ pub use decide::{
 pub(super) use decide::{close_landed, withdraw_for_mark};
 pub use edited_tests::edited_tests;
 pub(super) use edited_tests::edited_words;
-pub(super) use enqueue::last_of_task;
 pub use enqueue::{Submission, enqueue, find_entry, find_task};
 pub use error::QueueError;
 pub use joint_entries::{
@@ -72,7 +70,6 @@ pub use outcome::QueueOutcome;
 pub(super) use results::note_tested;
 pub use run::QueueRun;
 pub use settings::{QueueSettings, ResolverSettings};
-pub use state::{StoredEntry, entry_history, entry_log};
 pub use store::{MergeQueue, queue_targets, read_entry};
 pub use tip::{TipTest, known_tip_test, run_tip_test};
 pub use together::{JointLanding, JointOutcome};

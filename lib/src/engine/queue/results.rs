@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::error::QueueError;
 use super::settings::QueueSettings;
-use super::state::{outrun, queue_ref};
+use super::store::outrun;
 use crate::clock;
 use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath};
 use crate::queue::{EntryTest, QueueEntry};
+use crate::record::entries::queue_ref;
 use crate::step::report;
 
 /// How often a result is written that others outrun.

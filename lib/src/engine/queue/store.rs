@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::{archived, archived_entry};
 use super::error::QueueError;
-use super::state::{
-    QUEUES, StoredEntry, entry_ref, json, outrun, queue_ref, read_json, read_state, state_commit, write_state,
-};
-use crate::git::{self, EntryKind, RefUpdate, Repo, TreeEdit, Writer};
+use crate::git::{self, EntryKind, RefUpdate, Repo, SwapError, TreeEdit, Writer};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::queue::QueueEntry;
+use crate::record::StoredEntry;
+use crate::record::entries::{QUEUES, entry_ref, json, queue_ref, read_json, read_state, state_commit, write_state};
 
 const ORDER_FILE: &str = "order.json";
 
@@ -208,13 +207,21 @@ pub(super) fn change_queue<T>(
 pub fn read_entry(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<Option<StoredEntry>, QueueError> {
     let name = entry_ref(target, id);
     match repo.refs().find(&name)? {
-        Some(at) => read_state(repo, &name, at).map(Some),
+        Some(at) => Ok(Some(read_state(repo, &name, at)?)),
         None => archived_entry(repo, target, id),
     }
 }
 
+/// Whether a change is to be tried again: another process was first.
+pub(super) fn outrun(error: SwapError) -> Result<(), QueueError> {
+    match error {
+        SwapError::Stale { .. } => Ok(()),
+        error => Err(error.into()),
+    }
+}
+
 fn read_order(repo: &Repo, name: &str, at: CommitId) -> Result<OrderFile, QueueError> {
-    read_json(repo, name, repo.tree_of(at)?, &ORDER_FILE.into())
+    Ok(read_json(repo, name, repo.tree_of(at)?, &ORDER_FILE.into())?)
 }
 
 fn order_file(open: &[StoredEntry], passed: &BTreeMap<EntryId, u32>, epoch: u64) -> Vec<u8> {
@@ -229,5 +236,6 @@ fn order_file(open: &[StoredEntry], passed: &BTreeMap<EntryId, u32>, epoch: u64)
 fn write_order(writer: &mut Writer, order: &[u8], before: Option<CommitId>) -> Result<CommitId, QueueError> {
     let file = writer.blob(order)?;
     let tree = writer.tree(None, &[TreeEdit::Put(ORDER_FILE.into(), EntryKind::File, file)])?;
-    state_commit(writer, tree, before.into_iter().collect(), "Order of the merge queue".to_owned(), Vec::new())
+    let parents = before.into_iter().collect();
+    Ok(state_commit(writer, tree, parents, "Order of the merge queue".to_owned(), Vec::new())?)
 }

@@ -4,6 +4,7 @@ use super::refusal::Refusal;
 use crate::engine::queue::QueueError;
 use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, InvalidId, TaskId};
+use crate::record::EntryError;
 use crate::step::TreeName;
 use crate::workspace::LockError;
 use crate::{engine, record};
@@ -93,6 +94,12 @@ pub enum Error {
 impl From<QueueError> for Error {
     fn from(error: QueueError) -> Self {
         Self::Queue(Box::new(error))
+    }
+}
+
+impl From<EntryError> for Error {
+    fn from(error: EntryError) -> Self {
+        QueueError::from(error).into()
     }
 }
 

@@ -14,9 +14,7 @@ use super::run::TreeRun;
 use super::{Error, testing};
 use crate::config::HistoryShape;
 use crate::engine::Engine;
-use crate::engine::queue::{
-    self, QueueError, QueueRun, QueueSettings, StoredEntry, Submission, enqueue, entry_log, read_entry, withdraw_task,
-};
+use crate::engine::queue::{self, QueueError, QueueRun, QueueSettings, Submission, enqueue, read_entry, withdraw_task};
 use crate::engine::task::{StepReport, TaskJob, TaskSession};
 use crate::event::ConflictedPath;
 use crate::git::{self, LandError, Repo};
@@ -24,6 +22,8 @@ use crate::ids::{BranchName, EntryId, RepoName, RepoPath, TaskId};
 use crate::merge::{LandedBranch, LandingRefusal, LandingTarget, RefusalReason};
 use crate::plan::tree::TestCommand;
 use crate::queue::{EntryLanding, EntryState, EntryTest, QueueEntry, TestVerdict, without_secret_values};
+use crate::record::entries::last_of_task;
+use crate::record::{StoredEntry, entry_log};
 use crate::step::{TreeName, text};
 use crate::text::named;
 use crate::workspace::LockError;
@@ -85,7 +85,7 @@ pub(super) fn unapproved(run: &TreeRun, task: &TaskId, landing: &QueueLanding) -
 pub(super) fn landed_since(run: &mut TreeRun) -> Result<Vec<TaskId>, Error> {
     let mut landed = Vec::new();
     for task in run.state.waiting.clone() {
-        let last = queue::last_of_task(&run.repo, &run.plan.target, &task)?;
+        let last = last_of_task(&run.repo, &run.plan.target, &task)?;
         if let Some(last) = last.filter(|last| last.state == EntryState::Landed) {
             approve_moves(run, last.landing);
             landed.push(task);
@@ -172,7 +172,7 @@ pub(super) fn queue_up(
 /// The entry of the same work, if somebody has dropped it since.
 fn newest_dropped(run: &TreeRun, submission: &Submission) -> Result<Option<QueueEntry>, Error> {
     let Some(task) = &submission.task else { return Ok(None) };
-    let last = queue::last_of_task(&run.repo, &submission.target, task)?;
+    let last = last_of_task(&run.repo, &submission.target, task)?;
     Ok(last.filter(|last| last.state == EntryState::Cancelled && last.head == submission.head))
 }
 

@@ -22,7 +22,6 @@ use serde::Serialize;
 use super::locks::lock_name;
 use super::{Error, Question, SessionRepos};
 use crate::budget::Amount;
-use crate::engine::queue::last_of_task;
 use crate::engine::recorded::{recorded_pipeline, recorded_state};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot, TaskOf};
 use crate::git::Repo;
@@ -30,6 +29,7 @@ use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, T
 use crate::llm::Message;
 use crate::plan::pipeline::Pipeline;
 use crate::queue::EntryState;
+use crate::record::entries::last_of_task;
 use crate::record::{self, History, Record, check_chain};
 use crate::state::{Phase, State};
 use crate::step::StepKind;

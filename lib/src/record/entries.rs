@@ -4,25 +4,24 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::error::QueueError;
 use crate::clock;
-use crate::git::{BlobId, Commit, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
+use crate::git::{self, BlobId, Commit, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::ids::{BranchName, CommitId, EntryId, RepoPath, TaskId};
 use crate::queue::{EntryState, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
 use crate::workspace::branch_key;
 
 /// The refs of all queues begin with this.
-pub(super) const QUEUES: &str = "refs/pleach/queue/";
+pub(crate) const QUEUES: &str = "refs/pleach/queue/";
 
-pub(super) const ENTRY_FILE: &str = "entry.json";
-pub(super) const LOG_FILE: &str = "log.txt";
+pub(crate) const ENTRY_FILE: &str = "entry.json";
+pub(crate) const LOG_FILE: &str = "log.txt";
 
 /// The trailer of a state's commit.
 const ENTRY_TRAILER: &str = "Pleach-Entry";
 
 /// The trailer of the commit of a landing: the files it comes to, and what their tests said.
-pub(super) const TESTED_TRAILER: &str = "Pleach-Tested";
+pub(crate) const TESTED_TRAILER: &str = "Pleach-Tested";
 
 /// An entry with the commit of its newest state.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,25 +37,33 @@ pub struct StoredEntry {
 }
 
 /// The ref of an entry.
-pub(super) fn entry_ref(target: &BranchName, id: &EntryId) -> String {
+pub(crate) fn entry_ref(target: &BranchName, id: &EntryId) -> String {
     format!("{QUEUES}{}/entry/{id}", branch_key(target))
 }
 
 /// A ref of a queue.
-pub(super) fn queue_ref(target: &BranchName, name: &str) -> String {
+pub(crate) fn queue_ref(target: &BranchName, name: &str) -> String {
     format!("{QUEUES}{}/{name}", branch_key(target))
 }
 
-/// Whether a change is to be tried again: another process was first.
-pub(super) fn outrun(error: SwapError) -> Result<(), QueueError> {
-    match error {
-        SwapError::Stale { .. } => Ok(()),
-        error => Err(error.into()),
-    }
+/// Why an entry cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    /// A git operation failed.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// An entry, or the list of them, cannot be read.
+    #[error("`{name}` of the merge queue cannot be read: {why}")]
+    Unreadable {
+        /// The ref.
+        name: String,
+        /// Why.
+        why: String,
+    },
 }
 
 /// The states of an entry, newest first, each with when it began.
-pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp, QueueEntry)>, QueueError> {
+pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp, QueueEntry)>, EntryError> {
     let name = entry_ref(&stored.entry.target, &stored.entry.id);
     let (mut states, mut next) = (Vec::new(), Some(stored.at));
     while let Some(at) = next {
@@ -72,9 +79,20 @@ pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp
 }
 
 /// What the tests of an entry printed when they failed last.
-pub fn entry_log(repo: &Repo, stored: &StoredEntry) -> Result<Option<String>, QueueError> {
+pub fn entry_log(repo: &Repo, stored: &StoredEntry) -> Result<Option<String>, EntryError> {
     let Some(log) = stored.log else { return Ok(None) };
     Ok(Some(String::from_utf8_lossy(&repo.blob(log)?).into_owned()))
+}
+
+/// The newest entry of a task, open or closed, unless that is long ago.
+pub(crate) fn last_of_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Option<QueueEntry>, EntryError> {
+    for (name, at) in repo.refs().list(&queue_ref(target, "entry/"))?.into_iter().rev() {
+        let entry = read_state(repo, &name, at)?.entry;
+        if entry.task.as_ref() == Some(task) && entry.is_repairable() {
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
 }
 
 fn is_state_of(commit: &Commit, id: &EntryId) -> bool {
@@ -82,31 +100,31 @@ fn is_state_of(commit: &Commit, id: &EntryId) -> bool {
     message.trailer(ENTRY_TRAILER) == Some(id.as_str())
 }
 
-pub(super) fn read_state(repo: &Repo, name: &str, at: CommitId) -> Result<StoredEntry, QueueError> {
+pub(crate) fn read_state(repo: &Repo, name: &str, at: CommitId) -> Result<StoredEntry, EntryError> {
     let tree = repo.tree_of(at)?;
     let entry = read_json(repo, name, tree, &ENTRY_FILE.into())?;
     let log = repo.tree_entry(tree, &LOG_FILE.into())?.map(|entry| entry.id);
     Ok(StoredEntry { entry, at, log, is_archived: false })
 }
 
-pub(super) fn read_json<T: serde::de::DeserializeOwned>(
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
     repo: &Repo,
     name: &str,
     tree: TreeId,
     file: &RepoPath,
-) -> Result<T, QueueError> {
-    let unreadable = |why: String| QueueError::Unreadable { name: name.to_owned(), why };
+) -> Result<T, EntryError> {
+    let unreadable = |why: String| EntryError::Unreadable { name: name.to_owned(), why };
     let text = repo.tree_file(tree, file)?.ok_or_else(|| unreadable(format!("it has no {file}")))?;
     serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
 }
 
-pub(super) fn write_state(
+pub(crate) fn write_state(
     writer: &mut Writer,
     entry: &QueueEntry,
     before: Option<CommitId>,
     log: Option<BlobId>,
     kept: impl Iterator<Item = CommitId>,
-) -> Result<CommitId, QueueError> {
+) -> Result<CommitId, EntryError> {
     let file = writer.blob(&json(entry))?;
     let put = |name: &str, blob| TreeEdit::Put(RepoPath::from(name), EntryKind::File, blob);
     let edits: Vec<TreeEdit> = [put(ENTRY_FILE, file)].into_iter().chain(log.map(|log| put(LOG_FILE, log))).collect();
@@ -141,13 +159,13 @@ fn tested(entry: &QueueEntry) -> Option<(String, String)> {
     is_landed.then(|| (TESTED_TRAILER.to_owned(), format!("{},{words}", candidate.tree)))
 }
 
-pub(super) fn state_commit(
+pub(crate) fn state_commit(
     writer: &mut Writer,
     tree: TreeId,
     parents: Vec<CommitId>,
     subject: String,
     trailers: Vec<(String, String)>,
-) -> Result<CommitId, QueueError> {
+) -> Result<CommitId, EntryError> {
     let message = CommitMessage { subject, body: String::new(), trailers };
     Ok(writer.commit(&CommitSpec {
         tree,
@@ -159,7 +177,7 @@ pub(super) fn state_commit(
     })?)
 }
 
-pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
+pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("entries hold nothing JSON cannot");
     text.push(b'\n');
     text
