@@ -20,7 +20,7 @@
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands |
 //! | How does a task of a tree run? | `task/`: attempts on the task's branch, `step` the step commit; `tree/` the tree run; `landing` the commits of a landing; `ad_hoc/` tasks without a tree's file |
 //! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
-//! | What is pushed, and when? | `push/`, its module page has the map |
+//! | What is pushed, and when? | `push/`, its module page has the map; `push_missing` what has failed before |
 //! | How are branches merged? | `queue/` the merge queue, `forecast` what will conflict |
 //! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `cleanup` what may go by its age, `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
 
@@ -53,6 +53,7 @@ mod pool;
 mod preamble;
 mod pump;
 mod push;
+mod push_missing;
 mod push_settings;
 pub mod queue;
 mod recorded;
@@ -98,7 +99,7 @@ pub use human::{
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
-pub use push::spawn_push;
+pub use push_missing::spawn_push;
 pub use push_settings::{PushSettings, RepoPush};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
