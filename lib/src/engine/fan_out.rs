@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Error;
 use super::context::{Context, NodeBegin, NodeEnd, begin_node, end_node, recording, worktrees};
 use super::executor::{AssignedWork, Assignment, Conversation, NodeStart};
 use super::fork::{ForkOrigin, begin_fork};
 use super::locks::worktree_lock;
 use super::recorded::recorded_state;
 use super::worker::{NodeFinished, undo_writes};
-use super::{Error, remove};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::engine::budget::BudgetVerdict;
+use crate::engine::keep;
 use crate::event::{
     ContextForked, Event, ForkKind, Outcome, ParallelBranch, ParallelBranchCompleted, ParallelCompleted,
     ParallelStarted, PipelineCancelled, Recorded, Snapshot, Status, WarningCode,
@@ -255,7 +256,7 @@ pub(super) fn clean_up(context: &mut Context) -> Result<(), Error> {
             recording::flush(context)?;
             let (handle, copied_in) = (context.plan.repos.get(repo), context.engine.worktrees.never_commit());
             let (Some(handle), work) = (handle, work.get(repo).copied()) else { continue };
-            if let Err(error) = remove::remove_branch_worktree(handle, &context.plan.id, work, &copied_in, &path) {
+            if let Err(error) = keep::remove_branch_worktree(handle, &context.plan.id, work, &copied_in, &path) {
                 let text = format!("cannot remove worktree `{}`: {error}", path.display());
                 context.warnings.push(WarningCode::WorktreeStays.with(text));
             }

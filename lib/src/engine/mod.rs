@@ -22,7 +22,7 @@
 //! | What do sessions of a process share? | `engine` the environment of runs, `supervisor`; `broadcast` events to subscribers, never blocking; `spawned` a run in the background |
 //! | What is pushed, and when? | `push/`, its module page has the map; `push_missing` what has failed before |
 //! | How are branches merged? | `queue/` the merge queue, `forecast` what will conflict |
-//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `cleanup` what may go by its age, `orphans` of dead sessions; `pool` worktrees of finished ones; `worktrees/` all there are, and which can go; `locks` |
+//! | How is a session inspected or removed? | `view/` status, turns, cost; `export` as plain files; `cancel`, `pause_request` of another process; `remove`; `cleanup` what may go by its age, `orphans` of dead sessions; `pool` worktrees of finished ones; `keep/` all worktrees there are, which can go, and what is kept of them; `locks` |
 
 pub mod ad_hoc;
 mod bounds;
@@ -43,6 +43,7 @@ mod fork;
 mod handler;
 mod human;
 mod joint_slot;
+mod keep;
 pub mod landing;
 mod locks;
 pub mod merging;
@@ -74,7 +75,6 @@ pub mod tree;
 mod truster;
 mod view;
 mod worker;
-mod worktrees;
 
 pub use broadcast::{Broadcast, Subscription};
 pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
@@ -96,6 +96,10 @@ pub use human::{
     AutoApprove, Choice, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Nobody, PreparedAnswers, Question,
     ReviewedWork,
 };
+pub use keep::{
+    Obstacle, OwnWorktree, PrunedWork, RemoveError, WorktreeOwner, WorktreePlaces, WorktreeState, WorktreeStays,
+    own_worktrees, prune_worktree, to_prune,
+};
 pub use locks::{Copy, lock_name, wait_for_orphans};
 pub use orphans::{Orphan, orphaned_worktrees, orphans};
 pub use pause_request::pause_session;
@@ -103,7 +107,7 @@ pub use push_missing::spawn_push;
 pub use push_settings::{PushSettings, RepoPush};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::recorded_state;
-pub use remove::{Obstacle, Removal, RemovalStep, RemoveError, RepoStep, prepare_removal};
+pub use remove::{Removal, RemovalStep, RepoStep, prepare_removal};
 pub use resume::resume_session;
 pub use run::{run_session, spawn_session};
 pub use session::Session;
@@ -118,8 +122,4 @@ pub use truster::{AgreesToAll, Truster};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, RepoWork, SessionStatus, Sessions, Summary, TurnView,
     View, costs, has_landed, resolve_session, session_worktrees,
-};
-pub use worktrees::{
-    OwnWorktree, PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees,
-    prune_worktree, to_prune,
 };

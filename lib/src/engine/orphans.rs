@@ -6,10 +6,10 @@ use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use super::keep::{
+    OwnWorktree, RUN_DIR, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees, prune_worktree, remove_directory,
+};
 use super::locks::Locks;
-use super::remove::remove_directory;
-use super::session_plan::RUN_DIR;
-use super::worktrees::{OwnWorktree, WorktreePlaces, WorktreeState, WorktreeStays, own_worktrees, prune_worktree};
 use crate::git::Repo;
 use crate::ids::SessionId;
 use crate::record::History;

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::keep::{copied_in, remove_run_directory, uncommitted};
 use super::locks::Locks;
-use super::remove::{copied_in, remove_run_directory, uncommitted};
 use super::view::{RepoWork, Summary};
 use super::{Error, RemoveError, Session, SessionRepos};
 use crate::git::{self, Repo};

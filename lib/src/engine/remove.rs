@@ -5,132 +5,27 @@
 
 mod known;
 
-pub(super) use known::copied_in;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use known::{KnownWork, read_work};
+use known::KnownWork;
 
+use super::keep::RecordRefs;
 use super::locks::Locks;
-use super::session_plan::RUN_DIR;
 use super::view::session_worktrees;
 use super::{Error, SessionRepos};
-use crate::confined_fs;
-use crate::engine::remove::known::RecordRefs;
+use crate::engine::keep::{
+    KeptWork, delete, records, remove_directory, remove_run_directory, run_directory, uncommitted,
+};
+use crate::engine::{Obstacle, RemoveError};
 use crate::event::TaskOf;
-use crate::git::{self, CheckDepth, CommitLimits, RefUpdate, Repo, TreeId, Writer};
+use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
-use crate::record::{SESSIONS, check_chain, root_ref};
-use crate::text::{quoted_path, shorten};
-use crate::workspace::{self, KEEP, KeepOwner, PushState, Scratch, agent_home, branch_ref};
-
-/// The maximum length of a path in a message.
-const LONGEST_PATH: usize = 280;
+use crate::record::check_chain;
+use crate::workspace::{KEEP, PushState, Scratch, agent_home, branch_ref};
 
 /// The reason given in the commit of the kept work.
 const REASON: &str = "the session was removed";
-
-/// The same, if only a worktree was removed.
-pub(super) const WORKTREE_REASON: &str = "the worktree was removed";
-
-/// Why a session was not removed, or not completely.
-#[derive(Debug, thiserror::Error)]
-pub enum RemoveError {
-    /// The session could not be read or is in use.
-    #[error(transparent)]
-    Session(#[from] Error),
-    /// Removing the branch would leave a checkout without one.
-    #[error("branch `{branch}` is checked out at `{}`", path.display())]
-    CheckedOut {
-        /// The session branch.
-        branch: BranchName,
-        /// The checkout.
-        path: PathBuf,
-    },
-    /// The worktree is locked with `git worktree lock`.
-    #[error("the worktree `{}` is locked{}", path.display(), because(why))]
-    WorktreeLocked {
-        /// Where it is.
-        path: PathBuf,
-        /// The reason given for the lock.
-        why: String,
-    },
-    /// Work would be lost.
-    #[error(transparent)]
-    Obstacle(Obstacle),
-}
-
-fn because(why: &str) -> String {
-    if why.is_empty() { String::new() } else { format!(" ({why})") }
-}
-
-impl From<git::Error> for RemoveError {
-    fn from(error: git::Error) -> Self {
-        Self::Session(error.into())
-    }
-}
-
-impl From<workspace::Error> for RemoveError {
-    fn from(error: workspace::Error) -> Self {
-        Self::Session(error.into())
-    }
-}
-
-/// Why a session should not be removed unless the user insists.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Obstacle {
-    /// Its commits are on no other branch.
-    #[error("branch `{branch}` is not merged: {tip} is on no other branch")]
-    Unmerged {
-        /// The session branch.
-        branch: BranchName,
-        /// Its newest recorded commit.
-        tip: CommitId,
-    },
-    /// Its newest commit is only in its record.
-    #[error("branch `{branch}` does not have the session's newest commit: {tip} is on no branch")]
-    OnNoBranch {
-        /// The session branch, which was deleted or is behind.
-        branch: BranchName,
-        /// The commit.
-        tip: CommitId,
-    },
-    /// The branch is at a commit the session did not make. Such a branch is never removed.
-    #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded")]
-    BranchMoved {
-        /// The session branch.
-        branch: BranchName,
-        /// Its tip.
-        to: CommitId,
-    },
-    /// Its record is unreadable, and is removed nevertheless.
-    #[error("its record cannot be read, and what only it holds is lost: {why}")]
-    Unreadable {
-        /// The cause.
-        why: String,
-    },
-    /// Its newest commit is unreadable. The removal uses an older one.
-    #[error("its newest commit cannot be read, and what only it holds is lost: {why}")]
-    Lost {
-        /// The cause.
-        why: String,
-    },
-    /// A repository it works in is not known, so that what it has there stays.
-    #[error("its branch in the repository `{repo}` stays: `workspace.repos` does not have it")]
-    RepoMissing {
-        /// The name of the repository.
-        repo: RepoName,
-    },
-    /// Files that git cannot keep: repositories inside the worktree, or unreadable files.
-    #[error("`{}` cannot be saved and would be lost: {why}", shorten(&quoted_path(path.as_os_str().as_encoded_bytes()), LONGEST_PATH))]
-    Unsaved {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why they cannot be saved.
-        why: String,
-    },
-}
 
 /// One step of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,16 +68,6 @@ pub enum RemovalStep {
         /// The newest record; `None` if the ref points to no commit.
         at: Option<CommitId>,
     },
-}
-
-/// Work to keep.
-#[derive(Debug)]
-pub(super) struct KeptWork {
-    pub writer: Writer,
-    pub tree: TreeId,
-    pub parents: Vec<CommitId>,
-    pub unmerged: bool,
-    pub uncommitted: Vec<RepoPath>,
 }
 
 /// A prepared removal. While it exists, no process can work on the session.
@@ -406,55 +291,6 @@ impl Removal {
     }
 }
 
-/// Deletes refs that no other process writes while this one holds the session.
-pub(super) fn delete(repo: &Repo, refs: RecordRefs) -> Result<(), git::Error> {
-    let all = refs.into_iter().map(|(name, old)| RefUpdate { name, old, new: None });
-    let all: Vec<RefUpdate> = all.collect();
-    Ok(repo.refs().swap_all(&all, "pleach: rm")?)
-}
-
-pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
-    confined_fs::remove_all(path).map_err(|source| workspace::Error::Io {
-        doing: "remove",
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// Removes the worktree of a parallel branch, after keeping its uncommitted files. One with files that cannot be kept stays.
-pub(super) fn remove_branch_worktree(
-    repo: &Repo,
-    session: &SessionId,
-    work: Option<CommitId>,
-    copied_in: &[RepoPath],
-    path: &Path,
-) -> Result<(), RemoveError> {
-    let mut obstacles = Vec::new();
-    let keep = uncommitted(repo, work, copied_in, path, &mut obstacles)?;
-    if !obstacles.is_empty() {
-        return Ok(());
-    }
-    if let Some(keep) = keep {
-        keep.save(repo, session.into(), WORKTREE_REASON)?;
-    }
-    Ok(git::worktree::remove(repo, path)?)
-}
-
-/// Removes the run directory beside the worktrees of a context, and the directories of the context and of the session if
-/// they are empty.
-pub(super) fn remove_run_directory(root: &Path) -> Result<(), workspace::Error> {
-    remove_directory(&run_directory(root))?;
-    let _ = std::fs::remove_dir(root);
-    if let Some(parent) = root.parent() {
-        let _ = std::fs::remove_dir(parent);
-    }
-    Ok(())
-}
-
-fn run_directory(root: &Path) -> PathBuf {
-    root.with_file_name(RUN_DIR)
-}
-
 fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> RemovalStep {
     let branch = branch.clone();
     if own { RemovalStep::RemoveBranch { branch, at } } else { RemovalStep::LeaveBranch { branch, at } }
@@ -463,19 +299,6 @@ fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> RemovalStep {
 impl KeptWork {
     fn step(&self, reference: String) -> RemovalStep {
         RemovalStep::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
-    }
-
-    /// Keeps the work, unless an interrupted removal has already done so.
-    pub fn save(mut self, repo: &Repo, owner: KeepOwner<'_>, reason: &str) -> Result<String, RemoveError> {
-        self.writer.flush()?;
-        for (name, at) in repo.refs().list(&owner.prefix())? {
-            let kept = repo.commit(at)?;
-            let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
-            if has_all && (kept.tree == self.tree || self.uncommitted.is_empty()) {
-                return Ok(name);
-            }
-        }
-        Ok(workspace::keep(repo, self.writer, owner, self.tree, &self.parents, reason)?)
     }
 }
 
@@ -584,71 +407,8 @@ fn is_merged(repo: &Repo, known: &KnownWork, tip: CommitId, branch: Option<&Bran
     Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
-/// The changes in a worktree since the session's newest commit, and what the repository has lost of that.
-pub(super) fn uncommitted(
-    repo: &Repo,
-    tip: Option<CommitId>,
-    copied_in: &[RepoPath],
-    path: &Path,
-    obstacles: &mut Vec<Obstacle>,
-) -> Result<Option<KeptWork>, RemoveError> {
-    let Some(tip) = tip else { return Ok(None) };
-    let tree = repo.tree_of(tip)?;
-    let mut worktree = git::worktree::open(repo, path)?;
-    worktree.exclude(copied_in);
-    worktree.accept(tree)?;
-    let mut writer = repo.writer();
-    let seen = git::worktree::scan_all(&mut worktree).and_then(|scan| {
-        let written = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE)?;
-        // The worktree may have the only copy of what is committed.
-        let content = git::worktree::collect_lost_content(&mut worktree, &mut writer)?;
-        Ok((scan, written, content, git::worktree::unpublished_work(&mut worktree, CheckDepth::Thorough)?))
-    });
-    let (scan, written, content, in_submodules) = match seen {
-        Ok(seen) => seen,
-        // A user who insists can still have it removed.
-        Err(error) => {
-            obstacles.push(Obstacle::Unsaved { path: path.to_owned(), why: error.to_string() });
-            return Ok(None);
-        }
-    };
-    let place = |inside: &RepoPath| {
-        use std::os::unix::ffi::OsStrExt as _;
-        path.join(std::ffi::OsStr::from_bytes(inside.as_bytes()))
-    };
-    let mut lost = |inside: &RepoPath, why: &str| {
-        obstacles.push(Obstacle::Unsaved { path: place(inside), why: why.to_owned() });
-    };
-    scan.nested.iter().for_each(|inside| lost(inside, "it is a repository of its own"));
-    scan.submodules.iter().for_each(|inside| lost(inside, "it is a submodule that was changed"));
-    in_submodules.files.iter().for_each(|inside| lost(inside, "no commit of its submodule has it"));
-    for (inside, work) in &in_submodules.commits {
-        lost(inside, &format!("{work} of this submodule on no remote"));
-    }
-    written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
-    let head = git::worktree::agent_head(&worktree)?.map(|head| head.commit);
-    let own_head = match head {
-        Some(head) if !repo.history().is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
-        _ => None,
-    };
-    if written.tree == tree && own_head.is_none() && content.found.is_empty() {
-        return Ok(None);
-    }
-    let parents = std::iter::once(tip).chain(own_head).collect();
-    let uncommitted = [written.paths, content.found].concat();
-    Ok(Some(KeptWork { writer, tree: written.tree, parents, unmerged: false, uncommitted }))
-}
-
 fn unmerged_commits(repo: &Repo, known: &KnownWork) -> Result<Option<KeptWork>, RemoveError> {
     let Some(tip) = known.work else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
     Ok(Some(KeptWork { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
-}
-
-/// The refs of all records of a session with their tips, readable or not, `main` last.
-pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<RecordRefs, git::Error> {
-    let mut records = repo.refs().list_unpeeled(&format!("{SESSIONS}{id}/"))?;
-    let main = root_ref(id);
-    records.sort_by_key(|(name, _)| *name == main);
-    Ok(records)
 }

@@ -139,7 +139,3 @@ fn for_environment(text: &str) -> String {
     text.truncate(text.floor_char_boundary(LONGEST_VARIABLE));
     text
 }
-
-/// The directory beside a session's worktree in which its nodes leave their status files, which are useless once a node
-/// has ended, and where agents find the answers and output of earlier nodes.
-pub(super) const RUN_DIR: &str = "run";

@@ -8,9 +8,10 @@ use super::locks::Locks;
 use super::recorded::start_node;
 use super::session_plan::SessionPlan;
 use super::start_request::{TREE_FILE, TaskStart};
-use super::{Engine, Error, RemoveError, Session, SessionRepos, StartRequest, pausing, remove, secret_check};
+use super::{Engine, Error, RemoveError, Session, SessionRepos, StartRequest, pausing, secret_check};
 use crate::clock;
 use crate::engine::context::worktrees;
+use crate::engine::keep;
 use crate::event::{Event, PauseReason, PipelineStarted, Recorded};
 use crate::git;
 use crate::ids::ContextId;
@@ -75,7 +76,7 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
         let (name, tip) = (branch_ref(branch), root.state.on_branches().get(of).copied());
         let repo = plan.repo_of(of);
         if tip.is_some() && repo.refs().find(&name)? == tip {
-            remove::delete(repo, vec![(name, tip)])?;
+            keep::delete(repo, vec![(name, tip)])?;
         }
     }
     let is_shared = plan.started.task.is_some();
@@ -85,9 +86,9 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
         }
     }
     if !is_shared {
-        remove::remove_run_directory(&plan.root(&root.engine, &root.id))?;
+        keep::remove_run_directory(&plan.root(&root.engine, &root.id))?;
     }
-    remove::delete(&repo, remove::records(&repo, &plan.id)?)?;
+    keep::delete(&repo, keep::records(&repo, &plan.id)?)?;
     if !is_shared {
         root.lock.remove().map_err(Error::from)?;
     }

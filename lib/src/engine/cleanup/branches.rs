@@ -7,9 +7,9 @@ use jiff::Timestamp;
 
 use super::sessions::readable_tasks;
 use crate::engine::Error;
+use crate::engine::keep::{KeptWork, RemoveError, delete};
 use crate::engine::locks::lock_name;
 use crate::engine::queue::{MergeQueue, QueueError, queue_targets};
-use crate::engine::remove::{KeptWork, RemoveError, delete};
 use crate::engine::tree::progress::{self, ProgressReader};
 use crate::engine::view::session_worktrees;
 use crate::git::{self, Repo};

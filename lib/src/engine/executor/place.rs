@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::engine::session_plan::RUN_DIR;
+use crate::engine::keep::RUN_DIR;
 use crate::event::{Warning, WarningCode};
 use crate::ids::{ContextId, PipelineName, SessionId};
 use crate::workspace::{WorkingCopy, branch_ref};

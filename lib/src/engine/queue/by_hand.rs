@@ -7,10 +7,8 @@ use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
 use super::settings::QueueSettings;
+use crate::engine::keep::{PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeStays, own_worktrees, remove_conflict};
 use crate::engine::merging::{ConflictSides, unresolved};
-use crate::engine::worktrees::{
-    PrunedWork, WorktreeOwner, WorktreePlaces, WorktreeStays, own_worktrees, remove_conflict,
-};
 use crate::event::ConflictedPath;
 use crate::git::{self, CommitLimits, Repo};
 use crate::ids::CommitId;

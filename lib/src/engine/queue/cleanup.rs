@@ -3,7 +3,7 @@
 
 use super::error::QueueError;
 use super::test_slot::TestPlace;
-use crate::engine::worktrees::{WorktreeOwner, WorktreePlaces, own_worktrees, prune_worktree};
+use crate::engine::keep::{WorktreeOwner, WorktreePlaces, own_worktrees, prune_worktree};
 use crate::git::{self, Repo, SwapError};
 use crate::ids::{BranchName, CommitId, SessionId};
 use crate::queue::QueueEntry;

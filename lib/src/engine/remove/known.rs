@@ -1,5 +1,7 @@
 //! What is known about a session to remove: from its record, or if that is unreadable, from its refs and worktrees.
 
+use crate::engine::keep::{copied_in, read_work};
+use crate::engine::remove::RecordRefs;
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
 use crate::engine::{Error, SessionRepos};
 use crate::event::{Event, TaskOf};
@@ -151,12 +153,6 @@ fn joins(repo: &Repo, id: &SessionId) -> Result<Vec<CommitId>, Error> {
     Ok(joined.collect())
 }
 
-/// The files copied into the worktrees of a session from the user's checkout.
-pub fn copied_in(summary: &Summary) -> Vec<RepoPath> {
-    let paths = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
-    paths.into_iter().flatten().filter_map(|path| path.as_str()).map(RepoPath::from).collect()
-}
-
 /// The newest readable commit of a session: from the readable part of its record, its branch or its worktree.
 fn newest_work(
     repo: &Repo,
@@ -173,16 +169,3 @@ fn newest_work(
     let mut all = recorded.chain([on_branch, in_copy, base, head].into_iter().flatten());
     Ok(all.find(|commit| read_work(repo, *commit, base).is_ok()))
 }
-
-/// Reads a commit, its tree, and its history since `base`, because git packs nothing that leads to an unreadable
-/// object.
-pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -> Result<(), git::Error> {
-    repo.tree_entries(repo.commit(commit)?.tree)?;
-    if let Some(base) = base {
-        repo.history().symmetric_difference(base, commit, (&|_| false, &|_| false))?;
-    }
-    Ok(())
-}
-
-/// Refs of records with their tips; `None` if the ref points to no commit.
-pub(in crate::engine) type RecordRefs = Vec<(String, Option<CommitId>)>;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::claim::MOST_SLOTS;
 use super::plan::TreePlan;
+use crate::engine::keep::{WorktreePlaces, idle_slots, remove_idle_slot};
 use crate::engine::task::TaskSlot;
-use crate::engine::worktrees::{WorktreePlaces, idle_slots, remove_idle_slot};
 use crate::engine::{Engine, Error};
 use crate::git::Repo;
 use crate::ids::BranchName;

@@ -4,12 +4,10 @@
 use std::path::Path;
 
 use super::inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, unused_worktrees};
+use super::kept_work::{KeptWork, RUN_DIR, WORKTREE_REASON, copied_in, remove_directory, uncommitted};
+use super::remove_error::{Obstacle, RemoveError};
 use crate::engine::locks::Locks;
 use crate::engine::queue::{QueueError, is_conflict_of, read_entry};
-use crate::engine::remove::{
-    KeptWork, Obstacle, RemoveError, WORKTREE_REASON, copied_in, remove_directory, uncommitted,
-};
-use crate::engine::session_plan::RUN_DIR;
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
