@@ -415,6 +415,17 @@ impl<'de> Deserialize<'de> for RepoPath {
     }
 }
 
+/// A branch as one component of a path or ref: `/` is `%2F`, `%` is `%25`.
+pub(crate) fn branch_key(branch: &BranchName) -> String {
+    branch.as_str().replace('%', "%25").replace('/', "%2F")
+}
+
+/// The branch of a key, if it is one.
+pub(crate) fn branch_of_key(key: &str) -> Option<BranchName> {
+    let branch = BranchName::new(key.replace("%2F", "/").replace("%25", "%")).ok()?;
+    (branch_key(&branch) == key).then_some(branch)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,16 +6,19 @@ use serde::Serialize;
 
 use crate::clock;
 use crate::git::{self, BlobId, Commit, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, EntryId, RepoPath, TaskId};
+use crate::ids::{BranchName, CommitId, EntryId, RepoPath, TaskId, branch_key};
 use crate::queue::{EntryState, QueueEntry, TestVerdict};
 use crate::trailer::CommitMessage;
-use crate::workspace::branch_key;
 
 /// The refs of all queues begin with this.
 pub(crate) const QUEUES: &str = "refs/pleach/queue/";
 
 pub(crate) const ENTRY_FILE: &str = "entry.json";
 pub(crate) const LOG_FILE: &str = "log.txt";
+
+pub(crate) const COMMIT_FILE: &str = "commit";
+
+pub(crate) const CONFLICT_TRAILER: &str = "Pleach-Conflict";
 
 /// The trailer of a state's commit.
 const ENTRY_TRAILER: &str = "Pleach-Entry";
@@ -60,6 +63,48 @@ pub enum EntryError {
         /// Why.
         why: String,
     },
+}
+
+/// An entry, open or closed.
+pub fn read_entry(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<Option<StoredEntry>, EntryError> {
+    let name = entry_ref(target, id);
+    match repo.refs().find(&name)? {
+        Some(at) => read_state(repo, &name, at).map(Some),
+        None => archived_entry(repo, target, id),
+    }
+}
+
+pub(crate) fn archive_ref(target: &BranchName) -> String {
+    queue_ref(target, "done")
+}
+
+pub(crate) fn archived_path(id: &str, file: &str) -> RepoPath {
+    RepoPath::from(format!("{id}/{file}").as_str())
+}
+
+/// An archived entry.
+pub(crate) fn archived_entry(
+    repo: &Repo,
+    target: &BranchName,
+    id: &EntryId,
+) -> Result<Option<StoredEntry>, EntryError> {
+    let name = archive_ref(target);
+    let Some(at) = repo.refs().find(&name)? else { return Ok(None) };
+    let tree = repo.tree_of(at)?;
+    if repo.tree_entry(tree, &RepoPath::from(id.as_str()))?.is_none() {
+        return Ok(None);
+    }
+    let unreadable = || EntryError::Unreadable { name: name.clone(), why: format!("{id} has no commit") };
+    let commit = repo.tree_file(tree, &archived_path(id.as_str(), COMMIT_FILE))?.ok_or_else(unreadable)?;
+    let commit = String::from_utf8_lossy(&commit).trim().parse::<CommitId>().map_err(|_| unreadable())?;
+    let entry = read_json(repo, &name, tree, &archived_path(id.as_str(), ENTRY_FILE))?;
+    let log = repo.tree_entry(tree, &archived_path(id.as_str(), LOG_FILE))?.map(|entry| entry.id);
+    Ok(Some(StoredEntry { entry, at: commit, log, is_archived: true }))
+}
+
+/// Whether the message of a commit says that it is a conflict of an entry.
+pub(crate) fn is_conflict_of(message: &[u8], id: &EntryId) -> bool {
+    CommitMessage::read(&String::from_utf8_lossy(message)).trailer(CONFLICT_TRAILER) == Some(id.as_str())
 }
 
 /// The states of an entry, newest first, each with when it began.

@@ -14,7 +14,7 @@ mod turns;
 mod writer;
 
 pub(crate) use chain::{check_chain, work_commits};
-pub use entries::{EntryError, StoredEntry, entry_history, entry_log};
+pub use entries::{EntryError, StoredEntry, entry_history, entry_log, read_entry};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
 pub use turns::AgentTurns;

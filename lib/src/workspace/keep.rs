@@ -1,9 +1,8 @@
 //! Work that is about to be removed is saved first, under `refs/pleach/keep/`.
 
 use super::error::Error;
-use super::names::branch_key;
 use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, SessionId};
+use crate::ids::{BranchName, CommitId, SessionId, branch_key};
 use crate::trailer::CommitMessage;
 
 /// How many names are tried before somebody has to look.

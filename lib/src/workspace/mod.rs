@@ -33,8 +33,8 @@ pub use guard::{Guard, GuardWatch, Guards, Violations};
 pub use keep::{KEEP, KeepOwner, save as keep};
 pub use lock::{Lock, LockError, LockHolder};
 pub(crate) use names::{
-    agent_home, agent_homes, branch_key, branch_of_key, context_of_branch, is_default_worktree_base, names_beside,
-    parallel_branches, session_branch, task_branches,
+    agent_home, agent_homes, context_of_branch, is_default_worktree_base, names_beside, parallel_branches,
+    session_branch, task_branches,
 };
 pub use names::{
     branch_ref, default_worktree_base, new_entry_id, new_session_id, own_name, phase_branch, phase_branches, repo_name,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::event::PipelineStarted;
 use crate::ids::{
     BASE32, BranchName, CROCKFORD, ContextId, ENTRY_ID_LEN, EntryId, InvalidId, PipelineName, RepoName, SESSION_ID_LEN,
-    SessionId, TaskId,
+    SessionId, TaskId, branch_key, branch_of_key,
 };
 
 /// A random session id; creating the session's ref decides whether it is unused.
@@ -66,17 +66,6 @@ pub(crate) fn names_beside(branch: &str) -> impl Iterator<Item = String> {
 pub fn own_name(name: &str) -> &str {
     let own = name.rsplit_once('@').map_or(name, |(own, _)| own);
     if names_beside(own).any(|beside| beside == name) { own } else { name }
-}
-
-/// A branch as one component of a path or ref: `/` is `%2F`, `%` is `%25`.
-pub(crate) fn branch_key(branch: &BranchName) -> String {
-    branch.as_str().replace('%', "%25").replace('/', "%2F")
-}
-
-/// The branch of a key, if it is one.
-pub(crate) fn branch_of_key(key: &str) -> Option<BranchName> {
-    let branch = BranchName::new(key.replace("%2F", "/").replace("%25", "%")).ok()?;
-    (branch_key(&branch) == key).then_some(branch)
 }
 
 /// The branch a task's steps are committed on until they land on `target`.

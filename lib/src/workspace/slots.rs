@@ -3,8 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::names::branch_key;
-use crate::ids::{BranchName, EntryId, TaskId};
+use crate::ids::{BranchName, EntryId, TaskId, branch_key};
 
 /// The number of the slot every target has.
 pub(crate) const FIRST_SLOT: u32 = 1;

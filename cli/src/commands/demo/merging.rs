@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use jiff::SignedDuration;
 use pleach::clock;
-use pleach::engine::queue::{QueueOutcome, Submission, enqueue, read_entry};
+use pleach::engine::queue::{QueueOutcome, Submission, enqueue};
 use pleach::ids::BranchName;
 use pleach::queue::{EntryState, QueueEntry};
 use pleach::text::counted;
@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;
 use crate::render::{Out, duration};
-use pleach::record::entry_history;
+use pleach::record::{entry_history, read_entry};
 
 /// What the queue is shown with, as it is on the target.
 pub const FILES: [(&str, &str); 3] = [
@@ -90,7 +90,8 @@ fn queue_branches(ground: &MergeGround<'_>, target: &BranchName) -> Result<(), F
 fn print_outcome(out: &mut Out, ground: &MergeGround<'_>, outcome: &QueueOutcome) -> Result<(), Failure> {
     for entry in outcome.landed.iter().chain(&outcome.open) {
         out.line(format!("{}: {}", entry.name(), entry.title))?;
-        let stored = read_entry(&ground.place.repo, &entry.target, &entry.id).map_err(|error| of_queue(&error))?;
+        let stored =
+            read_entry(&ground.place.repo, &entry.target, &entry.id).map_err(|error| of_queue(&error.into()))?;
         let Some(stored) = stored else { continue };
         let history = entry_history(&ground.place.repo, &stored).map_err(|error| of_queue(&error.into()))?;
         let mut told = None;

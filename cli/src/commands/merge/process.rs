@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pleach::budget::Amount;
 use pleach::engine::ad_hoc::TaskStore;
-use pleach::engine::queue::{
-    MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust, read_entry,
-};
+use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
 use pleach::event::{Event, MergeResolution, Notification};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, EntryId};
@@ -36,6 +34,7 @@ use crate::runtime::block_on;
 use crate::say;
 use crate::session::{EngineHandle, build};
 use crate::trust::TerminalTruster;
+use pleach::record::read_entry;
 
 /// Merge and test what is in the queue, and land what passes.
 ///

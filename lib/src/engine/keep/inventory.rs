@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use crate::engine::locks::{lock_name, worktree_lock_name};
 use crate::engine::{Engine, Error};
 use crate::git::{self, ListedWorktree, Notes, Repo};
-use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SESSION_ID_LEN, SessionId};
+use crate::ids::{
+    BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SESSION_ID_LEN, SessionId, branch_of_key,
+};
 use crate::record::History;
 use crate::workspace::{
-    FIRST_SLOT, Lock, SESSION_NOTE, branch_of_key, conflict_path, queue_lock, queue_slot_lock, queue_slot_path,
-    target_lock, task_slot_lock, task_slot_path,
+    FIRST_SLOT, Lock, SESSION_NOTE, conflict_path, queue_lock, queue_slot_lock, queue_slot_path, target_lock,
+    task_slot_lock, task_slot_path,
 };
 
 /// The directory of the worktrees tasks share, below the base of all worktrees.

@@ -7,12 +7,12 @@ use super::inventory::{OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState
 use super::kept_work::{KeptWork, RUN_DIR, WORKTREE_REASON, copied_in, remove_directory, uncommitted};
 use super::remove_error::{Obstacle, RemoveError};
 use crate::engine::locks::Locks;
-use crate::engine::queue::{QueueError, is_conflict_of, read_entry};
 use crate::engine::view::{SessionStatus, Summary, View};
 use crate::engine::{Error, recorded_state};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SessionId};
-use crate::record::{self, History};
+use crate::record::entries::is_conflict_of;
+use crate::record::{self, EntryError, History, read_entry};
 use crate::workspace::{self, KeepOwner, Lock, LockError, queue_lock, queue_slot_lock, target_lock, task_slot_lock};
 
 /// Why a worktree is not removed.
@@ -333,7 +333,7 @@ fn refuse_open_task(repo: &Repo, target: &BranchName) -> Result<(), WorktreeStay
 /// Somebody resolves the conflict of an entry until that is closed.
 fn refuse_open_entry(repo: &Repo, target: &BranchName, entry: &EntryId) -> Result<(), WorktreeStays> {
     let stored = read_entry(repo, target, entry).map_err(|error| match error {
-        QueueError::Git(error) => WorktreeStays::from(error),
+        EntryError::Git(error) => WorktreeStays::from(error),
         // What cannot be read may be open.
         _ => WorktreeStays::Resolving { entry: entry.clone() },
     })?;

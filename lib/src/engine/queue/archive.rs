@@ -6,46 +6,19 @@ use jiff::{Timestamp, ToSpan};
 use super::error::QueueError;
 use super::store::outrun;
 use crate::git::{EntryKind, RefUpdate, Repo, TreeEdit};
-use crate::ids::{BranchName, CommitId, EntryId, RepoPath};
-use crate::record::entries::{ENTRY_FILE, LOG_FILE, entry_ref, queue_ref, read_json, read_state, state_commit};
-use crate::record::{EntryError, StoredEntry};
+use crate::ids::{BranchName, EntryId};
+use crate::record::StoredEntry;
+use crate::record::entries::{
+    COMMIT_FILE, ENTRY_FILE, LOG_FILE, archive_ref, archived_entry, archived_path, entry_ref, queue_ref, read_state,
+    state_commit,
+};
 use crate::workspace::new_entry_id;
-
-const COMMIT_FILE: &str = "commit";
 
 /// As many characters of an id are the time it was made.
 const TIME: usize = 10;
 
 /// As many entries are archived at once.
 const AT_ONCE: usize = 1000;
-
-fn archive_ref(target: &BranchName) -> String {
-    queue_ref(target, "done")
-}
-
-fn path(id: &str, file: &str) -> RepoPath {
-    RepoPath::from(format!("{id}/{file}").as_str())
-}
-
-/// An archived entry.
-pub(super) fn archived_entry(
-    repo: &Repo,
-    target: &BranchName,
-    id: &EntryId,
-) -> Result<Option<StoredEntry>, QueueError> {
-    let name = archive_ref(target);
-    let Some(at) = repo.refs().find(&name)? else { return Ok(None) };
-    let tree = repo.tree_of(at)?;
-    if repo.tree_entry(tree, &RepoPath::from(id.as_str()))?.is_none() {
-        return Ok(None);
-    }
-    let unreadable = || EntryError::Unreadable { name: name.clone(), why: format!("{id} has no commit") };
-    let commit = repo.tree_file(tree, &path(id.as_str(), COMMIT_FILE))?.ok_or_else(unreadable)?;
-    let commit = String::from_utf8_lossy(&commit).trim().parse::<CommitId>().map_err(|_| unreadable())?;
-    let entry = read_json(repo, &name, tree, &path(id.as_str(), ENTRY_FILE))?;
-    let log = repo.tree_entry(tree, &path(id.as_str(), LOG_FILE))?.map(|entry| entry.id);
-    Ok(Some(StoredEntry { entry, at: commit, log, is_archived: true }))
-}
 
 /// All archived entries, oldest first.
 pub(super) fn archived(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEntry>, QueueError> {
@@ -84,7 +57,7 @@ pub(super) fn archive_old(repo: &Repo, target: &BranchName, now: Timestamp) -> R
         let file = repo.tree_entry(tree, &ENTRY_FILE.into())?.map(|file| file.id);
         let commit = writer.blob(format!("{at}\n").as_bytes())?;
         for (file, blob) in [(ENTRY_FILE, file), (LOG_FILE, *log), (COMMIT_FILE, Some(commit))] {
-            edits.extend(blob.map(|blob| TreeEdit::Put(path(entry.id.as_str(), file), EntryKind::File, blob)));
+            edits.extend(blob.map(|blob| TreeEdit::Put(archived_path(entry.id.as_str(), file), EntryKind::File, blob)));
         }
         moves.push(RefUpdate { name: entry_ref(target, &entry.id), old: Some(*at), new: None });
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::conflict::{OpenConflict, forget_conflict, is_conflict_of, keep_conflict, open_conflict, resolution};
+use super::conflict::{OpenConflict, forget_conflict, keep_conflict, open_conflict, resolution};
 use super::decide::change_entry;
 use super::error::QueueError;
 use super::landing::tip_of;
@@ -15,6 +15,7 @@ use crate::ids::CommitId;
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
 use crate::record::StoredEntry;
+use crate::record::entries::is_conflict_of;
 use crate::redact::Redactor;
 use crate::workspace::conflict_path;
 

@@ -9,10 +9,8 @@ use crate::git::{self, ChangeKind, CommitSpec, Person, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::merge::{ResolvedHunk, Tier};
 use crate::queue::{EntryResolution, QueueEntry, TestVerdict};
-use crate::record::entries::queue_ref;
+use crate::record::entries::{CONFLICT_TRAILER, queue_ref};
 use crate::trailer::CommitMessage;
-
-const CONFLICT_TRAILER: &str = "Pleach-Conflict";
 
 /// What is to be resolved.
 #[derive(Debug)]
@@ -75,11 +73,6 @@ pub(super) fn conflict_of(repo: &Repo, entry: &QueueEntry) -> Result<Option<(Com
         [onto, head] if head == entry.head => Some((commit, onto)),
         _ => None,
     })
-}
-
-/// Whether the message of a commit says that it is a conflict of an entry.
-pub(in crate::engine) fn is_conflict_of(message: &[u8], id: &EntryId) -> bool {
-    CommitMessage::read(&String::from_utf8_lossy(message)).trailer(CONFLICT_TRAILER) == Some(id.as_str())
 }
 
 /// Keeps a conflict, as far as it is solved, for whoever goes on with it.

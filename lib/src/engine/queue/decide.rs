@@ -3,13 +3,13 @@
 use super::enqueue::{Submission, enqueue, find_task};
 use super::error::QueueError;
 use super::run::tell_escalated;
-use super::store::{MergeQueue, QueueChange, change_queue, queue_targets, read_entry};
+use super::store::{MergeQueue, QueueChange, change_queue, queue_targets};
 use crate::engine::Engine;
 use crate::git::{CommitSpec, Person, Repo};
 use crate::ids::{BranchName, CommitId, EntryId, SessionId, TaskId};
 use crate::merge::Tier;
 use crate::queue::{EntryState, QueueEntry};
-use crate::record::StoredEntry;
+use crate::record::{StoredEntry, read_entry};
 use crate::redact::Redactor;
 use crate::step::{Step, StepKind};
 use crate::trailer::CommitMessage;

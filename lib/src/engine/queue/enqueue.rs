@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::error::QueueError;
-use super::store::{MergeQueue, QueueChange, change_queue, queue_targets, read_entry};
+use super::store::{MergeQueue, QueueChange, change_queue, queue_targets};
 use crate::clock;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
 use crate::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
-use crate::record::StoredEntry;
+use crate::record::{StoredEntry, read_entry};
 use crate::redact::Redactor;
 use crate::workspace::{branch_ref, new_entry_id};
 

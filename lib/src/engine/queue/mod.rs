@@ -53,7 +53,6 @@ mod vetting;
 
 pub use by_hand::{AbortError, ConflictWorktree, abort_resolution, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
-pub(super) use conflict::is_conflict_of;
 pub use decide::{
     allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
 };
@@ -70,7 +69,7 @@ pub use outcome::QueueOutcome;
 pub(super) use results::note_tested;
 pub use run::QueueRun;
 pub use settings::{QueueSettings, ResolverSettings};
-pub use store::{MergeQueue, queue_targets, read_entry};
+pub use store::{MergeQueue, queue_targets};
 pub use tip::{TipTest, known_tip_test, run_tip_test};
 pub use together::{JointLanding, JointOutcome};
 pub use trust::queue_to_trust;

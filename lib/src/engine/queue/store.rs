@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::archive::{archived, archived_entry};
+use super::archive::archived;
 use super::error::QueueError;
 use crate::git::{self, EntryKind, RefUpdate, Repo, SwapError, TreeEdit, Writer};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::queue::QueueEntry;
-use crate::record::StoredEntry;
 use crate::record::entries::{QUEUES, entry_ref, json, queue_ref, read_json, read_state, state_commit, write_state};
+use crate::record::{StoredEntry, read_entry};
 
 const ORDER_FILE: &str = "order.json";
 
@@ -78,7 +78,7 @@ pub fn queue_targets(repo: &Repo) -> Result<Vec<BranchName>, QueueError> {
     let mut targets: Vec<BranchName> = Vec::new();
     for (name, _) in repo.refs().list_unpeeled(QUEUES)? {
         let key = name[QUEUES.len()..].split('/').next().unwrap_or_default();
-        targets.extend(crate::workspace::branch_of_key(key));
+        targets.extend(crate::ids::branch_of_key(key));
     }
     targets.dedup();
     Ok(targets)
@@ -201,15 +201,6 @@ pub(super) fn change_queue<T>(
         }
     }
     Err(QueueError::Contended(target.clone()))
-}
-
-/// An entry, open or closed.
-pub fn read_entry(repo: &Repo, target: &BranchName, id: &EntryId) -> Result<Option<StoredEntry>, QueueError> {
-    let name = entry_ref(target, id);
-    match repo.refs().find(&name)? {
-        Some(at) => Ok(Some(read_state(repo, &name, at)?)),
-        None => archived_entry(repo, target, id),
-    }
 }
 
 /// Whether a change is to be tried again: another process was first.
