@@ -3,8 +3,7 @@
 
 use jiff::{Timestamp, ToSpan};
 
-use super::error::QueueError;
-use super::store::outrun;
+use super::error::{QueueError, outrun};
 use crate::git::{EntryKind, RefUpdate, Repo, TreeEdit};
 use crate::ids::{BranchName, EntryId};
 use crate::record::StoredEntry;

@@ -108,3 +108,11 @@ impl From<SwapError> for QueueError {
         Self::Git(error.into())
     }
 }
+
+/// Whether a change is to be tried again: another process was first.
+pub(super) fn outrun(error: SwapError) -> Result<(), QueueError> {
+    match error {
+        SwapError::Stale { .. } => Ok(()),
+        error => Err(error.into()),
+    }
+}

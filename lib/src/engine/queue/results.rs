@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::QueueError;
+use super::error::{QueueError, outrun};
 use super::settings::QueueSettings;
-use super::store::outrun;
 use crate::clock;
 use crate::git::{self, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath};

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::archived;
 use super::error::QueueError;
-use crate::git::{self, EntryKind, RefUpdate, Repo, SwapError, TreeEdit, Writer};
+use crate::engine::queue::error::outrun;
+use crate::git::{self, EntryKind, RefUpdate, Repo, TreeEdit, Writer};
 use crate::ids::{BranchName, CommitId, EntryId};
 use crate::queue::QueueEntry;
 use crate::record::entries::{QUEUES, entry_ref, json, queue_ref, read_json, read_state, state_commit, write_state};
@@ -201,14 +202,6 @@ pub(super) fn change_queue<T>(
         }
     }
     Err(QueueError::Contended(target.clone()))
-}
-
-/// Whether a change is to be tried again: another process was first.
-pub(super) fn outrun(error: SwapError) -> Result<(), QueueError> {
-    match error {
-        SwapError::Stale { .. } => Ok(()),
-        error => Err(error.into()),
-    }
 }
 
 fn read_order(repo: &Repo, name: &str, at: CommitId) -> Result<OrderFile, QueueError> {

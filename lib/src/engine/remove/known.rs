@@ -1,7 +1,6 @@
 //! What is known about a session to remove: from its record, or if that is unreadable, from its refs and worktrees.
 
-use crate::engine::keep::{copied_in, read_work};
-use crate::engine::remove::RecordRefs;
+use crate::engine::keep::{RecordRefs, copied_in, read_work};
 use crate::engine::view::{SessionStatus, Summary, session_worktrees};
 use crate::engine::{Error, SessionRepos};
 use crate::event::{Event, TaskOf};
