@@ -394,3 +394,38 @@ fn what_an_agent_wrote_is_approved_anew() {
     assert_eq!(names(&queue.process(4)["landed"]), ["upper"]);
     assert_eq!(queue.state("lower"), "candidate", "nobody has seen that");
 }
+
+#[test]
+fn the_queue_finds_its_agent_as_prompts_do() {
+    let merge = "merge: {test_command: 'grep -q -i five lines.txt || grep -qx 5 lines.txt', slots: 1";
+    let queue = Queue::with(&format!("{merge}, agent: careful}}\nagents: {{careful: {{runner: simulation}}}}\n"));
+    conflicting(&queue);
+    let env = &queue.env;
+    env.log_in();
+    let result =
+        json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done.", "session_id": "s"});
+    let claude = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > /dev/null\n\
+         {{ seq 4; echo 'FIVE and five'; seq 6 20; }} > lines.txt\necho '{result}'\n"
+    );
+    env.write_program("bin/claude", &claude);
+    env.write_program("bin/codex", "#!/bin/sh\n");
+    // Only what is installed here counts, not what this machine has.
+    let path = format!("{}:/usr/bin:/bin", env.root().join("bin").display());
+    let process = |exit: i32| {
+        let ran = env.command(&["-y", "merge", "process"]).env("PATH", &path).output().expect("pleach can be started");
+        env.finish(ran).expect(exit)
+    };
+    let asked = || (queue.state("lower"), queue.why("lower")["attempts"].clone());
+    process(5);
+    assert_eq!(asked(), ("escalated".into(), json!(0)), "nobody resolves a conflict by pretending");
+    env.write("repo/pleach.yaml", format!("{merge}}}\nagents: {{claude: {{turns: stream}}}}\n"));
+    env.pleach(&["merge", "retry", "lower"]).expect(0);
+    process(5);
+    assert_eq!(asked(), ("escalated".into(), json!(0)), "several are installed");
+    std::fs::remove_file(env.root().join("bin/codex")).unwrap();
+    env.pleach(&["merge", "retry", "lower"]).expect(0);
+    process(0);
+    assert!(queue.landed("lines.txt").unwrap().contains("FIVE and five"));
+    assert_eq!(queue.why("lower")["tier"], "agent");
+}
