@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pleach::config::{AgentChoice, Config};
+use pleach::config::{AgentChoice, InvalidAgent};
 use pleach::engine::queue::{QueueSettings, ResolverSettings};
 use pleach::queue::{EntryTest, MergeTests};
 
 use crate::place::Place;
 use crate::settings::Settings;
+use crate::survey::agents::default_agent;
 
 /// The most tests that run at once unless the settings say otherwise.
 const USUAL_SLOTS: usize = 4;
@@ -36,19 +37,28 @@ pub fn queue_settings(settings: &Settings, place: &Place) -> QueueSettings {
         history: merge.history,
         logs: own(tree.log_dir.as_ref(), "logs"),
         reports: own(tree.report_dir.as_ref(), "reports"),
-        resolver: resolver(config, place),
+        resolver: resolver(settings, place),
         approved_tests: BTreeSet::new(),
         tiers: settings.merge_tiers(merge),
         untested_files: merge.untested_files,
     }
 }
 
-/// The agent that resolves conflicts, if there is one: nobody resolves a conflict by pretending.
-fn resolver(config: &Config, place: &Place) -> Option<ResolverSettings> {
-    let agent = config.merge.agent.as_ref().or(config.agent.as_ref())?;
-    let is_real = agent.kind() != Some(&AgentChoice::Simulation);
-    (is_real && config.merge.max_conflict_retries > 0).then(|| ResolverSettings {
-        agent: config.merge.agent.as_ref().map(ToString::to_string),
+/// The agent that resolves conflicts, found as that of prompts. Without one a person does: nobody resolves a conflict by
+/// pretending.
+fn resolver(settings: &Settings, place: &Place) -> Option<ResolverSettings> {
+    let config = &settings.resolved.config;
+    let named = config.merge.agent.as_ref().map(ToString::to_string);
+    let agent = match config.agent_of(named.as_deref()) {
+        Ok(AgentChoice::Simulation) => return None,
+        // A name that only has settings speaks of the agent of the run, which these settings do not have.
+        Err(InvalidAgent::Unset) if named.is_some() => return None,
+        Err(InvalidAgent::Unset) => Some(default_agent(settings).ok()?.to_owned()),
+        // One that is mistaken is named once it is to work.
+        Ok(_) | Err(_) => named,
+    };
+    (config.merge.max_conflict_retries > 0).then(|| ResolverSettings {
+        agent,
         attempts: config.merge.max_conflict_retries,
         at_once: config.merge.resolvers as usize,
         branch_prefix: place.branch_prefix.clone(),

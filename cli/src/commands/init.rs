@@ -86,7 +86,7 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
         say!("wrote {}", root.join(PROJECT_FILES[0]).display());
     }
     let tip = match written {
-        true => first_test(globals, root, &found, &proposal)?,
+        true => first_test(globals, root, &proposal)?,
         false => None,
     };
     if globals.json {
@@ -105,20 +105,20 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
 
 /// Runs the test once on the newest commit, in a worktree of its own and if the user agrees: what fails there would be held
 /// against the first work that is tested.
-fn first_test(
-    globals: &Globals,
-    root: &Path,
-    found: &Survey,
-    proposal: &Proposal<'_>,
-) -> Result<Option<TipTest>, Failure> {
-    let Some((_, command)) = proposal.test else { return Ok(None) };
-    let setup = proposal.setup.map(|(_, setup)| setup);
-    let lacks = |command: &&str| project::program(command).is_some_and(|program| found.missing.contains(program));
-    if [setup, Some(command)].into_iter().flatten().any(|command| lacks(&command)) {
+fn first_test(globals: &Globals, root: &Path, proposal: &Proposal<'_>) -> Result<Option<TipTest>, Failure> {
+    if proposal.test.is_none() {
         return Ok(None);
     }
     let settings = settings::load_for(globals, root)?;
     let place = Place::find(root, None, &settings)?;
+    // What the user has set elsewhere may come before what was found here.
+    let queue = queue_settings(&settings, &place);
+    let Some(test) = queue.tests.usual.clone() else { return Ok(None) };
+    let (command, setup) = (&test.command, settings.resolved.config.worktrees.setup.as_deref());
+    let is_missing = |program: &str| find_program(program, &globals.environment).is_none();
+    if [setup, Some(command)].into_iter().flatten().filter_map(project::program).any(is_missing) {
+        return Ok(None);
+    }
     // Without a commit or a branch there is nothing that could be tested.
     let Ok(Head { commit, branch: Some(target) }) = place.repo.head() else { return Ok(None) };
     if !globals.yes {
@@ -129,8 +129,6 @@ fn first_test(
         }
     }
     let built = build(globals, &settings, &settings.resolved.config, Answers::default())?;
-    let queue = queue_settings(&settings, &place);
-    let Some(test) = queue.tests.usual.clone() else { return Ok(None) };
     let at = ((place.repo, place.name), (target.clone(), commit));
     let ran = block_on(built.stopped_by(), async {
         Ok(run_tip_test(built.engine.clone(), at.0, at.1, &test, &queue).await.map_err(|error| of_queue(&error)))

@@ -40,7 +40,7 @@ pub fn on_path(environment: &Environment) -> Vec<&'static str> {
     KNOWN.into_iter().filter(there).collect()
 }
 
-/// The agent of prompts and pipelines where the settings name none: the only one that is installed, or the built-in one
+/// The agent of prompts, pipelines and conflicts in the merge queue where the settings name none: the only one that is installed, or the built-in one
 /// where there is nothing but a key.
 pub fn default_agent(settings: &Settings) -> Result<&'static str, Failure> {
     let installed = on_path(&settings.own_environment);

@@ -27,10 +27,12 @@ impl Queue {
         Self::with(&format!("merge: {{test_command: {command:?}, slots: 2}}\n"))
     }
 
-    /// A queue with these settings.
+    /// A queue with these settings. Without an agent among them none is looked for on this machine.
     pub fn with(settings: &str) -> Self {
         let env = TestEnv::with_repo();
-        env.write("repo/pleach.yaml", settings);
+        let has_agent = settings.lines().any(|line| line.starts_with("agent:"));
+        let agent = if has_agent { "" } else { "agent: simulation\n" };
+        env.write("repo/pleach.yaml", format!("{agent}{settings}"));
         env.write("repo/lines.txt", (1..=20).map(|line| format!("{line}\n")).collect::<String>());
         env.git(&["add", "-A"]);
         env.git(&["commit", "-qm", "Begin"]);

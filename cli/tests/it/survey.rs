@@ -189,6 +189,12 @@ fn init_runs_the_test_once_on_head() {
     let green = bare.pleach(&["init", "-y"]).expect(0).to_string();
     assert!(green.contains("test:    `make test` passes on `main`"), "{green}");
     std::fs::remove_file(bare.0.root().join("repo/pleach.yaml")).unwrap();
+    // What merges are tested with by the user's own settings is what is run, and named.
+    let user = bare.0.write("config/pleach/config.yaml", "merge: {test_command: 'make all'}\n");
+    let other = bare.pleach(&["init", "-y"]).expect(0).to_string();
+    assert!(other.contains("test:    `make all` passes on `main`"), "{other}");
+    std::fs::remove_file(user).unwrap();
+    std::fs::remove_file(bare.0.root().join("repo/pleach.yaml")).unwrap();
     bare.0.write("repo/broken.txt", "");
     bare.0.git(&["add", "broken.txt"]);
     bare.0.git(&["commit", "-qm", "Break"]);

@@ -376,6 +376,15 @@ fn init_asks_at_the_terminal() {
     assert_eq!(code, 0, "{shown}");
     assert!(env.read("repo/pleach.yaml").contains("test_command: go test ./..."));
     assert!(!shown.contains("passes on"), "{shown}");
+    // What is asked about is what would be run, whatever the user has set elsewhere.
+    std::fs::remove_file(env.repo_path().join("pleach.yaml")).unwrap();
+    env.write("config/pleach/config.yaml", "merge: {test_command: go vet}\n");
+    let mut terminal = Terminal::open(&env, "init").expect("it was there before");
+    terminal.wait_for("[y/N]");
+    terminal.enter("y");
+    terminal.wait_for("Run `go vet` once on `main`, in a worktree of its own, after `go mod download`? [y/N]");
+    terminal.enter("n");
+    assert_eq!(terminal.end().0, 0);
 }
 
 /// A garden with something on its target, soon, that agents of one kind would obey.

@@ -25,11 +25,37 @@ const MOVED: [(&str, &str, &str); 12] = [
     (".local/state", "XDG_STATE_HOME", ""),
 ];
 
-/// Where a variable says that a path below the home is.
+/// Files of the home that a variable can put elsewhere, and whether it lists several, as `PATH` does.
+const MOVED_FILES: [(&str, &str, bool); 12] = [
+    (".kube/config", "KUBECONFIG", true),
+    (".netrc", "NETRC", false),
+    (".npmrc", "NPM_CONFIG_USERCONFIG", false),
+    (".npmrc", "npm_config_userconfig", false),
+    (".aws/credentials", "AWS_SHARED_CREDENTIALS_FILE", false),
+    (".aws/config", "AWS_CONFIG_FILE", false),
+    (".pgpass", "PGPASSFILE", false),
+    (".bash_history", "HISTFILE", false),
+    (".zsh_history", "HISTFILE", false),
+    (".zhistory", "HISTFILE", false),
+    (".histfile", "HISTFILE", false),
+    (".sh_history", "HISTFILE", false),
+];
+
+/// Where variables say that a path below the home is, or files in it.
 pub(crate) fn moved(below: &Path, environment: &Environment) -> impl Iterator<Item = PathBuf> {
-    MOVED.into_iter().filter_map(move |(usual, variable, there)| {
+    let dirs = MOVED.into_iter().filter_map(move |(usual, variable, there)| {
         Some(absolute(environment, variable)?.join(there).join(below.strip_prefix(usual).ok()?))
-    })
+    });
+    let files = MOVED_FILES.into_iter().filter(move |(usual, ..)| Path::new(usual).starts_with(below));
+    dirs.chain(files.flat_map(move |(_, variable, is_list)| {
+        let value = environment.get_os(variable).unwrap_or_default();
+        let paths: Vec<PathBuf> = match is_list {
+            true => std::env::split_paths(value).collect(),
+            false => vec![value.into()],
+        };
+        // Devices hold no secrets: `/dev/null` stands for no file.
+        paths.into_iter().filter(|path| path.is_absolute() && !path.starts_with("/dev"))
+    }))
 }
 
 /// Where a path below the home is when no variable says otherwise.
@@ -98,6 +124,14 @@ mod tests {
             ("XDG_STATE_HOME", "relative"),
             ("CARGO_HOME", "/cargo"),
             ("GEMINI_CLI_HOME", "/g"),
+            ("KUBECONFIG", "/k/one:relative:/k/two"),
+            ("NETRC", "/n:etrc"),
+            ("NPM_CONFIG_USERCONFIG", "/dev/null"),
+            ("npm_config_userconfig", "/npm"),
+            ("AWS_SHARED_CREDENTIALS_FILE", "/a/c"),
+            ("AWS_CONFIG_FILE", "a"),
+            ("PGPASSFILE", "/pg"),
+            ("HISTFILE", "/hist"),
         ]);
         for (path, places) in [
             ("~/.ssh", vec!["/h/.ssh"]),
@@ -107,11 +141,22 @@ mod tests {
             ("~/.gemini/.env", vec!["/h/.gemini/.env", "/g/.gemini/.env"]),
             ("~/.local/state/pleach", vec!["/h/.local/state/pleach"]),
             ("/etc/x", vec!["/etc/x"]),
-            ("~", vec!["/h"]),
+            ("~/.kube", vec!["/h/.kube", "/k/one", "/k/two"]),
+            ("~/.kube/config", vec!["/h/.kube/config", "/k/one", "/k/two"]),
+            ("~/.kube/cache", vec!["/h/.kube/cache"]),
+            ("~/.netrc", vec!["/h/.netrc", "/n:etrc"]),
+            ("~/.npmrc", vec!["/h/.npmrc", "/npm"]),
+            ("~/.aws", vec!["/h/.aws", "/a/c"]),
+            ("~/.pgpass", vec!["/h/.pgpass", "/pg"]),
+            ("~/.zsh_history", vec!["/h/.zsh_history", "/hist"]),
         ] {
             let places: Vec<PathBuf> = places.into_iter().map(PathBuf::from).collect();
             assert_eq!(HomePath::from(path).places(&home), places, "{path}");
         }
+        let paths = HomePath::from("~/.netrc").places(&home).into_iter().map(PathBuf::into_os_string);
+        assert!(paths.eq(["/h/.netrc", "/n:etrc"]), "a file, not a directory");
+        let alone = Environment::from_pairs([("HOME", "/h")]);
+        assert_eq!(HomePath::from("~").places(&alone), [PathBuf::from("/h")]);
         assert_eq!(HomePath::from("~/.ssh").places(&Environment::default()), Vec::<PathBuf>::new());
     }
 }

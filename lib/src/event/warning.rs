@@ -145,6 +145,7 @@ codes! {
     DecisionWritten "decision-written" "a decision about a task was written that had been queued for the run"
     DecisionNotNeeded "decision-not-needed" "a queued decision about a task was not written, because the task already was what it asks for"
     TestsEdited "tests-edited" "work that landed has changed the file its own tests are started from"
+    QueueWaits "queue-waits" "entries of the merge queue wait for a person, while agents resolve conflicts of others"
     TestsAgain "tests-again" "the target moved while tests ran, and they run again"
     RebuiltGreen "rebuilt-green" "a task was rebuilt on a target that moved, and its tests pass there"
     ConflictRetried "conflict-retried" "a finished task conflicts with what landed before it and is done again there"

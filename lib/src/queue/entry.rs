@@ -307,7 +307,7 @@ impl QueueEntry {
         }
     }
 
-    /// Whether it has landed, and nothing has tested what that came to.
+    /// Whether it has landed without a test of its own.
     pub fn is_unverified(&self) -> bool {
         self.state == EntryState::Landed && self.verdict == Some(TestVerdict::Unverified)
     }

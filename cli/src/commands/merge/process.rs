@@ -300,7 +300,7 @@ impl MergeProgress {
             outcome.landed.iter().filter(|entry| entry.is_unverified()).map(QueueEntry::name).collect();
         if !unverified.is_empty() {
             let what = listed(&unverified, 10);
-            out.line(format!("unverified: nothing has tested {what}; `test_command` in pleach.yaml says what does"))?;
+            out.line(format!("unverified: nothing tests {what}; `test_command` in pleach.yaml says what does"))?;
         }
         for entry in &outcome.open {
             let why = entry.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();

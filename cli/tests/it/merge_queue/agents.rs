@@ -1,5 +1,6 @@
 //! Conflicts that an agent resolves.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
@@ -92,10 +93,7 @@ touch $T/both; until_true 'git cat-file -e main:late.txt'
 if grep -q '<<<' pair.txt; then printf 'left\\nright\\n' > pair.txt; else { seq 4; echo 'FIVE and five'; seq 6 20; } > lines.txt; fi";
     let queue = with_agent_outside(resolve, "test -s lines.txt && { test ! -e pair.txt || test -s pair.txt; }", "");
     conflicting(&queue);
-    for name in ["left", "right"] {
-        queue.branch(name, &[("pair.txt", &format!("{name}\n"))]);
-        queue.enqueue(name);
-    }
+    conflicting_pair(&queue);
     let process = processing(&queue);
     queue.env.wait_for_file("tmp/both");
     queue.queued("late");
@@ -111,6 +109,88 @@ if grep -q '<<<' pair.txt; then printf 'left\\nright\\n' > pair.txt; else { seq 
     let from = lower["landing"]["from"].as_str().unwrap();
     assert!(queue.env.git(&["ls-tree", "--name-only", from]).contains("late.txt"), "merged anew where the target is");
     assert_eq!(queue.landed("pair.txt").as_deref(), Some("left\nright"));
+}
+
+/// A second conflict, of two branches that add the same file.
+fn conflicting_pair(queue: &Queue) {
+    for name in ["left", "right"] {
+        queue.branch(name, &[("pair.txt", &format!("{name}\n"))]);
+        queue.enqueue(name);
+    }
+}
+
+#[test]
+fn an_error_of_an_agent_concerns_only_its_entry() {
+    let resolve =
+        "cat > /dev/null; if grep -q '<<<' pair.txt; then printf 'left\\nright\\n' > pair.txt; exit; fi; exit 3";
+    // The session cannot begin; or not even what is to be resolved can be read.
+    for (setup, is_broken, why) in
+        [("! grep '<<<' lines.txt", false, "setup command"), ("true", true, "no agent could be")]
+    {
+        let queue = with_agent(resolve, "test -s lines.txt && { test ! -e pair.txt || test -s pair.txt; }");
+        let settings = queue.env.read("repo/pleach.yaml") + &format!("worktrees: {{setup: {setup:?}}}\n");
+        queue.env.write("repo/pleach.yaml", settings);
+        queue.env.git(&["commit", "-qam", "Setup"]);
+        conflicting(&queue);
+        conflicting_pair(&queue);
+        if is_broken {
+            let blob = queue.env.git(&["rev-parse", "main:lines.txt"]);
+            let conflict = format!("refs/pleach/queue/main/conflict/{}", queue.why("lower")["id"].as_str().unwrap());
+            queue.env.git(&["update-ref", &conflict, blob.trim()]);
+        }
+        let (ran, done) = queue.processed(5);
+        assert_eq!(names(&done["landed"]), ["upper", "left", "right"], "{ran}");
+        let lower = queue.why("lower");
+        assert_eq!(lower["state"], "escalated", "{lower}");
+        assert!(lower["why"].as_str().unwrap().contains(why), "{lower}");
+        let is_told = |told: &Value| told["type"] == "dev.orchestra.MergeEscalated";
+        assert_eq!(ran.json_lines().into_iter().filter(is_told).count(), 1, "{ran}");
+    }
+}
+
+#[test]
+fn what_waits_for_a_person_is_told_while_agents_work() {
+    let resolve =
+        "cat > /dev/null; touch $T/asked; until_true 'test -e $T/told'\n{ seq 4; echo both; seq 6 20; } > lines.txt";
+    let cases = [("", 5, "late.txt"), (", auto_merge_clean: false", 4, "late waits for approval")];
+    for (more, exit, said) in cases {
+        let queue = with_agent_outside(resolve, "test -s lines.txt", &format!("{more}, untested_files: allow"));
+        queue.env.be_impatient();
+        conflicting(&queue);
+        for name in ["upper", "lower"] {
+            queue.env.pleach(&["merge", "approve", name]).expect(0);
+        }
+        let mut process = processing(&queue);
+        queue.env.wait_for_file("tmp/asked");
+        queue.branch("late", &[("late.txt", "late")]);
+        queue.env.write("repo/late.txt", "mine");
+        queue.enqueue("late");
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut told = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        let waits = told.find(|told| told["data"]["code"] == "queue-waits").expect("it is told");
+        assert!(waits["data"]["text"].as_str().unwrap().contains(said), "{waits}");
+        queue.env.write("tmp/told", "");
+        assert_eq!(told.filter(|told| told["data"]["code"] == "queue-waits").count(), 0, "once");
+        assert_eq!(process.wait().unwrap().code(), Some(exit));
+    }
+}
+
+#[test]
+fn a_resolution_that_is_always_outdated_is_handed_on() {
+    let resolve = "cat > /dev/null; touch $T/asked-$$; n=$(ls $T | grep -c ^asked-)
+with_line() { seq 4; echo \"$1\"; seq 6 20; }
+with_line \"both $n\" > lines.txt
+if [ $n -le 4 ]; then
+  export GIT_INDEX_FILE=$T/index; git read-tree main
+  git update-index --cacheinfo 100644,$(with_line \"moved $n\" | git hash-object -w --stdin),lines.txt
+  git update-ref refs/heads/main $(git -c user.name=M -c user.email=m@m commit-tree $(git write-tree) -p main -m Move)
+fi";
+    let queue = with_agent_outside(resolve, "test -s lines.txt", ", untested_files: allow");
+    conflicting(&queue);
+    queue.process(5);
+    let why = queue.why("lower");
+    assert_eq!((&why["state"], &why["attempts"]), (&json!("escalated"), &json!(2)), "{why}");
+    assert!(why["why"].as_str().unwrap().contains("`main` has moved where agents resolved its conflict"), "{why}");
 }
 
 #[test]
@@ -313,4 +393,39 @@ fn what_an_agent_wrote_is_approved_anew() {
     queue.env.pleach(&["merge", "approve", "upper"]).expect(0);
     assert_eq!(names(&queue.process(4)["landed"]), ["upper"]);
     assert_eq!(queue.state("lower"), "candidate", "nobody has seen that");
+}
+
+#[test]
+fn the_queue_finds_its_agent_as_prompts_do() {
+    let merge = "merge: {test_command: 'grep -q -i five lines.txt || grep -qx 5 lines.txt', slots: 1";
+    let queue = Queue::with(&format!("{merge}, agent: careful}}\nagents: {{careful: {{runner: simulation}}}}\n"));
+    conflicting(&queue);
+    let env = &queue.env;
+    env.log_in();
+    let result =
+        json!({"type": "result", "subtype": "success", "is_error": false, "result": "Done.", "session_id": "s"});
+    let claude = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > /dev/null\n\
+         {{ seq 4; echo 'FIVE and five'; seq 6 20; }} > lines.txt\necho '{result}'\n"
+    );
+    env.write_program("bin/claude", &claude);
+    env.write_program("bin/codex", "#!/bin/sh\n");
+    // Only what is installed here counts, not what this machine has.
+    let path = format!("{}:/usr/bin:/bin", env.root().join("bin").display());
+    let process = |exit: i32| {
+        let ran = env.command(&["-y", "merge", "process"]).env("PATH", &path).output().expect("pleach can be started");
+        env.finish(ran).expect(exit)
+    };
+    let asked = || (queue.state("lower"), queue.why("lower")["attempts"].clone());
+    process(5);
+    assert_eq!(asked(), ("escalated".into(), json!(0)), "nobody resolves a conflict by pretending");
+    env.write("repo/pleach.yaml", format!("{merge}}}\nagents: {{claude: {{turns: stream}}}}\n"));
+    env.pleach(&["merge", "retry", "lower"]).expect(0);
+    process(5);
+    assert_eq!(asked(), ("escalated".into(), json!(0)), "several are installed");
+    std::fs::remove_file(env.root().join("bin/codex")).unwrap();
+    env.pleach(&["merge", "retry", "lower"]).expect(0);
+    process(0);
+    assert!(queue.landed("lines.txt").unwrap().contains("FIVE and five"));
+    assert_eq!(queue.why("lower")["tier"], "agent");
 }

@@ -1,5 +1,10 @@
 //! What lands, and how.
 
+use pleach::config::Environment;
+use pleach::engine::queue::{Submission, enqueue};
+use pleach::git;
+use pleach::queue::EntryTest;
+use pleach::redact::Redactor;
 use serde_json::json;
 
 use super::{Queue, names};
@@ -80,9 +85,7 @@ fn landings_without_a_test_say_unverified() {
     assert_eq!(listed.matches("unverified: nothing tests it").count(), 2, "{listed}");
     let ran = queue.env.pleach(&["-y", "merge", "process"]).expect(0);
     let said = ran.to_string();
-    for words in
-        ["landed one (fast_forward, unverified)", "landed two (clean, unverified)", "nothing has tested one, two"]
-    {
+    for words in ["landed one (fast_forward, unverified)", "landed two (clean, unverified)", "nothing tests one, two"] {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(
@@ -94,6 +97,34 @@ fn landings_without_a_test_say_unverified() {
     queue.env.run(&crate::worktree_commands::one("echo 1 > made"), &[]).expect(0);
     let landed = queue.env.pleach(&["-y", "land"]).expect(0).to_string();
     assert!(landed.contains("unverified)"), "{landed}");
+}
+
+/// A branch with a test of its own, in the queue.
+fn with_own_test(queue: &Queue, name: &str, command: &str) {
+    queue.branch(name, &[(&format!("{name}.txt"), name)]);
+    let repo = git::discover(&queue.env.repo_path(), &Environment::default()).unwrap();
+    let submission =
+        Submission::branch(&repo, "repo".parse().unwrap(), name.parse().unwrap(), "main".parse().unwrap()).unwrap();
+    let tests = vec![EntryTest { command: command.to_owned(), timeout: 60 }];
+    enqueue(&repo, Submission { tests, ..submission }, &Redactor::new(Vec::<(String, String)>::new())).unwrap();
+}
+
+#[test]
+fn what_is_unverified_is_so_in_its_commit() {
+    let queue = Queue::with("merge: {slots: 1}\n");
+    queue.queued("before");
+    with_own_test(&queue, "tested", "test -e before.txt");
+    queue.queued("behind");
+    queue.env.git(&["commit", "-q", "--allow-empty", "-m", "Nothing is a fast-forward"]);
+    let done = queue.process(0);
+    assert_eq!(done["tests"], 1, "all of them at once");
+    for landed in done["landed"].as_array().unwrap() {
+        let (name, to) = (landed["name"].as_str().unwrap(), landed["landing"]["to"].as_str().unwrap());
+        let of_commit = queue.env.git(&["log", "-1", "--format=%(trailers:key=Pleach-Tested,valueonly)", to]);
+        let says = (landed["unverified"].as_bool().unwrap(), of_commit.trim());
+        assert_eq!(says, if name == "tested" { (false, "") } else { (true, "none") }, "{name}");
+    }
+    assert_eq!(names(&done["landed"]), ["before", "tested", "behind"]);
 }
 
 #[test]

@@ -349,3 +349,37 @@ fn a_session_queued_by_half_is_queued_as_hinted() {
     env.pleach(&["-y", "merge", "process"]).expect(0);
     assert_eq!(env.versions(), ["2", "2"]);
 }
+
+#[test]
+fn merge_abort_refuses_a_name_of_several_resolutions() {
+    let env = TestEnv::with_two_repos();
+    // Each of them on its own, before they are a workspace.
+    env.configure("");
+    let commit = |repo: &std::path::Path, text: &str| {
+        std::fs::write(repo.join("version"), text).unwrap();
+        env.git_in(repo, &["add", "version"]);
+        env.git_in(repo, &["commit", "--quiet", "-m", text]);
+    };
+    let [app, web] = [env.repo_path(), env.web()].map(|repo| {
+        env.git_in(&repo, &["switch", "--quiet", "-c", "topic"]);
+        commit(&repo, "1");
+        env.git_in(&repo, &["switch", "--quiet", "main"]);
+        commit(&repo, "2");
+        let there = |args: &[&str]| {
+            let output = env.command(args).current_dir(&repo).output().expect("pleach can be started");
+            env.finish(output).expect(0).json()
+        };
+        let id = there(&["merge", "enqueue", "topic", "--json"])["id"].as_str().expect("an id").to_owned();
+        let place = there(&["merge", "resolve", "topic", "--json"])["path"].as_str().expect("a path").to_owned();
+        (id, std::path::PathBuf::from(place))
+    });
+    env.configure(TWO);
+    let ran = env.pleach(&["merge", "abort", "topic"]).expect(2);
+    ran.fails_with("entry-ambiguous").naming(format!("{} in app", app.0)).naming(format!("{} in web", web.0));
+    assert!(app.1.exists() && web.1.exists());
+    env.pleach(&["merge", "abort", &app.0]).expect(0);
+    assert!(!app.1.exists() && web.1.exists());
+    // The only one that is left is meant, wherever it is.
+    env.pleach(&["merge", "abort", "topic"]).expect(0);
+    assert!(!web.1.exists());
+}

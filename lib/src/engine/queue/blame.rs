@@ -62,8 +62,8 @@ impl QueueRun {
                 }
                 () = tokio::time::sleep(POLL) => {}
             }
-            let now = tokio::task::block_in_place(|| MergeQueue::read(&self.place.repo, &self.place.target))?;
-            if now.open != queue.open || tip_of(&self.place.repo, &self.place.target)? != tip {
+            let is_current = tokio::task::block_in_place(|| queue.is_current(&self.place.repo))?;
+            if !is_current || tip_of(&self.place.repo, &self.place.target)? != tip {
                 return Ok(true);
             }
         }

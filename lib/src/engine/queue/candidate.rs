@@ -36,6 +36,8 @@ pub(super) struct BuiltMerge {
     pub onto: CommitId,
     /// What merged it.
     pub origin: MergeOrigin,
+    /// It has no test of its own, as its commit says. What others are tested with that land with it is not about it.
+    pub is_unverified: bool,
 }
 
 /// What became of a merge.
@@ -201,7 +203,12 @@ impl Merging<'_> {
     }
 
     fn built(&self, commit: CommitId, tree: TreeId, origin: MergeOrigin) -> MergeBuild {
-        MergeBuild::Built(BuiltMerge { commit, tree, onto: self.sides.onto, origin })
+        let is_unverified = self.is_unverified();
+        MergeBuild::Built(BuiltMerge { commit, tree, onto: self.sides.onto, origin, is_unverified })
+    }
+
+    fn is_unverified(&self) -> bool {
+        self.options.tests.of([self.entry]).is_empty()
     }
 
     fn merged_tree(&self) -> Result<Result<TreeId, Conflict>, git::Error> {
@@ -255,8 +262,7 @@ impl Merging<'_> {
         let own = ("Pleach-Merge".to_owned(), self.entry.id.to_string());
         let together = self.entry.together.as_ref().map(|id| ("Pleach-Landing".to_owned(), id.to_string()));
         // What its tests say it cannot hold, because it is what they test.
-        let is_untested = self.options.tests.of([self.entry]).is_empty();
-        let untested = is_untested.then(|| (TESTED_TRAILER.to_owned(), "none".to_owned()));
+        let untested = self.is_unverified().then(|| (TESTED_TRAILER.to_owned(), "none".to_owned()));
         let message = CommitMessage {
             subject: format!("{act}: {}", self.entry.name()),
             body: self.entry.title.clone(),

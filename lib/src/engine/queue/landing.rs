@@ -46,7 +46,7 @@ pub(super) fn land(
         if entry.reimplemented && built.origin.tier <= Tier::Clean {
             entry.tier = Some(Tier::Reimplemented);
         }
-        entry.verdict = Some(verdict.clone());
+        entry.verdict = Some(if built.is_unverified { TestVerdict::Unverified } else { verdict.clone() });
         entry.state = EntryState::Landing;
         entry.why.clone_from(why);
     };

@@ -57,10 +57,7 @@ impl QueueRun {
         let left: Vec<EntryId> = queue.entries().into_iter().filter(is_left).map(|entry| entry.id).collect();
         update(&self.place.repo, &mut queue, &left, |entry| entry.state = EntryState::Submitted)?;
         self.outcome.open = queue.entries();
-        let is_unapproved = |entry: &&QueueEntry| {
-            entry.state.is_workable() && entry.together.is_none() && !self.settings.may_test(entry)
-        };
-        self.outcome.is_unapproved = self.outcome.open.iter().any(|entry| is_unapproved(&entry));
+        self.outcome.is_unapproved = self.outcome.open.iter().any(|entry| self.is_unapproved(entry));
         Ok(self.outcome)
     }
 
@@ -88,8 +85,11 @@ impl QueueRun {
                     continue;
                 }
                 self.work_batch(&mut queue, &plan.batch, tip).await?;
-            } else if !self.hear_beside(&mut queue, tip).await? && !self.start_waiting(&mut queue)? {
-                return Ok(());
+            } else {
+                self.tell_waiting(&entries);
+                if !self.hear_beside(&mut queue, tip).await? && !self.start_waiting(&mut queue)? {
+                    return Ok(());
+                }
             }
         }
     }
@@ -192,14 +192,13 @@ impl QueueRun {
         let is_outdated = |entry: &QueueEntry| {
             entry.resolution.as_ref().is_some_and(|made| made.tier == Tier::Agent && made.onto != tip)
         };
-        if matches!(left_out, LeftOut::Conflict(_) | LeftOut::Unfit(UnfitMerge { question: None, .. }))
-            && queue.entry(id).is_some_and(|stored| is_outdated(&stored.entry))
-        {
-            // The agent is not to blame that others have landed in the same places meanwhile.
+        let is_late = matches!(left_out, LeftOut::Conflict(_) | LeftOut::Unfit(UnfitMerge { question: None, .. }))
+            && queue.entry(id).is_some_and(|stored| is_outdated(&stored.entry));
+        if is_late && self.may_resolve(queue, id) {
+            // Others have landed in the same places meanwhile.
             let done = update_if(&self.place.repo, queue, id, is_outdated, |entry| {
                 entry.state = EntryState::Submitted;
                 entry.resolution = None;
-                entry.attempts = entry.attempts.saturating_sub(1);
                 entry.why = Some(format!("`{}` has moved where its conflict was resolved", entry.target));
             });
             return done.map(drop);
@@ -218,6 +217,13 @@ impl QueueRun {
                 asked = question;
                 (Vec::new(), why, false)
             }
+        };
+        let why = match is_late {
+            true => format!(
+                "`{}` has moved where agents resolved its conflict, as often as they may; {why}",
+                self.place.target
+            ),
+            false => why,
         };
         let edit = |entry: &mut QueueEntry| {
             // What was merged before was on another commit of the target.

@@ -21,11 +21,11 @@ use crate::engine::start::{make_first_copy, open_session};
 use crate::engine::{Session, SessionEnded, SessionRepo, StartRequest, Summary, cancel, run_session};
 use crate::event::MergeResolution;
 use crate::git::{Head, Repo, TreeId};
-use crate::ids::{EntryId, RepoPath, SessionId};
+use crate::ids::{CommitId, EntryId, RepoPath, SessionId};
 use crate::merge::Tier;
 use crate::plan::{self, Inputs, print};
 use crate::queue::{EntryState, EntryTest, QueueEntry, ResolutionRequest};
-use crate::record::entry_log;
+use crate::record::{StoredEntry, entry_log};
 use crate::state::Phase;
 use crate::text::named;
 use crate::workspace::conflict_path;
@@ -42,6 +42,14 @@ struct ResolverJob {
     /// What the tests printed when they failed last.
     log: Option<String>,
     options: MergeOptions,
+}
+
+/// The beginning of that.
+struct ResolverStart {
+    conflict: OpenConflict,
+    log: Option<String>,
+    landed: LandedWork,
+    session: Session,
 }
 
 impl QueueRun {
@@ -98,8 +106,8 @@ impl QueueRun {
 
     /// Has an agent resolve the conflict of an entry, or hands it on.
     fn start_resolver(&mut self, queue: &mut MergeQueue, id: &EntryId) -> Result<(), QueueError> {
-        let Some(stored) = queue.entry(id) else { return Ok(()) };
-        let (entry, log) = (stored.entry.clone(), entry_log(&self.place.repo, stored)?);
+        let Some(stored) = queue.entry(id).cloned() else { return Ok(()) };
+        let entry = stored.entry.clone();
         let Some(settings) = self.settings.resolver.clone().filter(|settings| entry.attempts < settings.attempts)
         else {
             let paths: Vec<&RepoPath> = entry.conflicts.iter().map(|conflict| &conflict.path).collect();
@@ -108,14 +116,17 @@ impl QueueRun {
         };
         let (options, repo) = (self.settings.merge_options(), self.place.repo.clone());
         let tip = tip_of(&repo, &self.place.target)?;
-        let Some(conflict) = open_conflict(&repo, &entry, tip, &options)? else {
-            update(&repo, queue, std::slice::from_ref(id), |entry| entry.state = EntryState::Submitted)?;
-            return Ok(());
+        let ResolverStart { conflict, log, landed, session } = match self.open_resolver(&stored, tip, &settings) {
+            Ok(Some(start)) => start,
+            Ok(None) => {
+                update(&repo, queue, std::slice::from_ref(id), |entry| entry.state = EntryState::Submitted)?;
+                return Ok(());
+            }
+            // What is wrong with this one holds up no other.
+            Err(error) => {
+                return self.escalate(queue, id, &format!("no agent could be asked to resolve it: {error}"), |_| {});
+            }
         };
-        let landed = LandedWork::of(&repo, &entry, &conflict)?;
-        let request = request(&repo, &entry, &conflict, (&landed, log.clone()))?;
-        let session =
-            open_session(Arc::clone(&self.place.engine), self.session(&entry, &conflict, &request, &settings))?;
         let paths: Vec<RepoPath> = conflict.paths.iter().map(|conflict| conflict.path.clone()).collect();
         let doing = resolving_words(&landed.names, &paths);
         let is_same = |now: &QueueEntry| now.state == EntryState::Conflicted && now.head == entry.head;
@@ -137,6 +148,22 @@ impl QueueRun {
         let job = ResolverJob { place: self.place.clone(), entry, conflict, tests, log, options };
         self.resolvers.jobs.spawn(job.run(session));
         Ok(())
+    }
+
+    /// Opens the session of the agent that is to resolve the conflict of an entry. None if there is no conflict.
+    fn open_resolver(
+        &self,
+        stored: &StoredEntry,
+        tip: CommitId,
+        settings: &ResolverSettings,
+    ) -> Result<Option<ResolverStart>, QueueError> {
+        let (repo, entry) = (&self.place.repo, &stored.entry);
+        let log = entry_log(repo, stored)?;
+        let Some(conflict) = open_conflict(repo, entry, tip, &self.settings.merge_options())? else { return Ok(None) };
+        let landed = LandedWork::of(repo, entry, &conflict)?;
+        let request = request(repo, entry, &conflict, (&landed, log.clone()))?;
+        let session = open_session(Arc::clone(&self.place.engine), self.session(entry, &conflict, &request, settings))?;
+        Ok(Some(ResolverStart { conflict, log, landed, session }))
     }
 
     /// The session of an agent that resolves a conflict.
@@ -181,7 +208,7 @@ impl QueueRun {
         *queue = MergeQueue::read(&repo, &self.place.target)?;
         let is_own = |now: &QueueEntry| is_resolved_by(now, &session);
         let Some(now) = queue.entry(id).map(|stored| stored.entry.clone()).filter(is_own) else { return Ok(()) };
-        let (why, left) = match answer? {
+        let (why, left) = match answer {
             AgentAnswer::Resolved(tree) => {
                 let resolution = resolution(&repo, &entry, &conflict, tree, Tier::Agent)?;
                 let done = match resolution.repairs {
@@ -257,12 +284,16 @@ impl ResolverJob {
         let asked = self.ask(session).await;
         let answer = tokio::task::block_in_place(|| {
             clear_up(&self.place, &id)?;
-            match asked {
-                Ok(AgentAnswer::Resolved(tree)) => self.judged(tree),
-                // A setup that is stopped is an error of the session.
-                Err(_) if self.place.engine.cancel.is_stopped() => Ok(AgentAnswer::Stopped),
-                other => other,
+            match asked? {
+                AgentAnswer::Resolved(tree) => self.judged(tree),
+                other => Ok(other),
             }
+        });
+        let answer = answer.unwrap_or_else(|error| match self.place.engine.cancel.is_stopped() {
+            // A setup that is stopped is an error of the session.
+            true => AgentAnswer::Stopped,
+            // It is about this entry: the queue goes on with the others.
+            false => AgentAnswer::Failed(self.place.engine.redactor.text(&error.to_string()).into_owned()),
         });
         ResolverEnd { entry: self.entry, session: id, conflict: self.conflict, answer }
     }
@@ -318,13 +349,13 @@ pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
     let mut queue = MergeQueue::read(repo, target)?;
     let is_left = |entry: &QueueEntry| entry.state == EntryState::Resolving;
     for entry in queue.entries().into_iter().filter(is_left) {
-        if let Some(session) = &entry.resolver {
-            clear_up(&run.place, session)?;
-        }
+        // What is left of it keeps no entry from being resolved.
+        let cleared = entry.resolver.as_ref().map_or(Ok(()), |session| clear_up(&run.place, session));
+        let why = cleared.err().map(|error| error.to_string());
         update(repo, &mut queue, &[entry.id], |entry| {
             entry.state = EntryState::Conflicted;
             entry.attempts = entry.attempts.saturating_sub(1);
-            entry.why = None;
+            entry.why.clone_from(&why);
         })?;
     }
     Ok(())

@@ -6,7 +6,6 @@ use tokio::task::JoinSet;
 
 use super::answer::AgentAnswer;
 use super::conflict::OpenConflict;
-use super::error::QueueError;
 use crate::engine::Supervisor;
 use crate::ids::{EntryId, SessionId};
 use crate::queue::QueueEntry;
@@ -25,7 +24,7 @@ pub(super) struct ResolverEnd {
     pub(super) entry: QueueEntry,
     pub(super) session: SessionId,
     pub(super) conflict: OpenConflict,
-    pub(super) answer: Result<AgentAnswer, QueueError>,
+    pub(super) answer: AgentAnswer,
 }
 
 impl Resolvers {

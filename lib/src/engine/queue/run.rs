@@ -1,5 +1,6 @@
 //! A queue that this process works, and what it has to be able to say of its entries.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::archive::archive_old;
@@ -16,7 +17,7 @@ use super::test_runs::{TestId, TestJob, TestRuns};
 use super::test_slot::TestPlace;
 use crate::clock;
 use crate::engine::Engine;
-use crate::event::{MergeComplete, MergeEscalated};
+use crate::event::{MergeComplete, MergeEscalated, WarningCode};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, EntryId, RepoName};
 use crate::queue::{BatchRecord, EntryState, EntryTest, QueueEntry, TestVerdict};
@@ -32,6 +33,8 @@ pub struct QueueRun {
     /// Entries whose tests are run again before they are blamed.
     pub(super) suspects: Suspects,
     pub(super) outcome: QueueOutcome,
+    /// What was said to wait for a person.
+    told: BTreeSet<String>,
     /// How many entries were red, which decides about the size of batches.
     pub(super) record: BatchRecord,
     _lock: Lock,
@@ -74,7 +77,7 @@ impl QueueRun {
         let (runs, record) = (TestRuns::new(place.clone()), BatchRecord::default());
         let (suspects, outcome) = (Suspects::default(), QueueOutcome::default());
         let resolvers = Resolvers::default();
-        Ok(Self { place, settings, runs, resolvers, suspects, outcome, record, _lock: lock })
+        Ok(Self { place, settings, runs, resolvers, suspects, outcome, told: BTreeSet::new(), record, _lock: lock })
     }
 
     /// Waits for what ends next of all that runs; none once nothing does.
@@ -140,6 +143,37 @@ impl QueueRun {
             tell_escalated(&self.place.engine, &stored.entry);
         }
         Ok(())
+    }
+
+    /// Whether an entry waits because nobody has approved its tests.
+    pub(super) fn is_unapproved(&self, entry: &QueueEntry) -> bool {
+        entry.state.is_workable() && entry.together.is_none() && !self.settings.may_test(entry)
+    }
+
+    /// Tells what waits for a person while agents are at work: they take long, and only then the run is over.
+    pub(super) fn tell_waiting(&mut self, entries: &[QueueEntry]) {
+        if self.resolvers.is_empty() {
+            return;
+        }
+        let is_candidate = |entry: &QueueEntry| {
+            entry.state == EntryState::Candidate && !entry.approved && !self.settings.auto_merge_clean
+        };
+        let why = |entry: &QueueEntry| match entry.name() {
+            name if self.is_unapproved(entry) => {
+                Some(format!("the tests of {name} are not approved; `pleach merge process` asks for that"))
+            }
+            name if is_candidate(entry) => {
+                let given = entry.reference();
+                Some(format!("{name} waits for approval; `pleach merge approve {given}` lets it land"))
+            }
+            _ => None,
+        };
+        let waits: Vec<String> = entries.iter().filter_map(why).chain(self.outcome.held.clone()).collect();
+        for text in waits {
+            if self.told.insert(text.clone()) {
+                self.place.engine.warn(WarningCode::QueueWaits.with(text));
+            }
+        }
     }
 
     /// Tells that the target has an entry.

@@ -109,6 +109,17 @@ impl MergeQueue {
         Err(QueueError::Contended(target.clone()))
     }
 
+    /// Whether it is still as it was read, by where its refs are: their files are not read again.
+    pub(super) fn is_current(&self, repo: &Repo) -> Result<bool, QueueError> {
+        let entries = self.open.iter().map(|stored| (entry_ref(&self.target, &stored.entry.id), Some(stored.at)));
+        for (name, at) in entries.chain([(queue_ref(&self.target, "order"), self.order_at)]) {
+            if repo.refs().find(&name)? != at {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// All entries there ever were, oldest first: also those that are closed.
     pub fn read_all(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEntry>, QueueError> {
         let mut all = Vec::new();

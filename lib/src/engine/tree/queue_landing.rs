@@ -1,14 +1,14 @@
 //! Lands finished tasks through the merge queue: puts them into it, works it, and takes back what it returns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::land::{self, LandOutcome};
 use super::queue_plan::QueueLanding;
-use super::queue_work::{QueueWork, joined};
+use super::queue_work::{POLL, QueueWork, follow};
 use super::refusal::{Refusal, RefusalCode};
 use super::run::TreeRun;
 use super::{Error, testing};
@@ -27,9 +27,6 @@ use crate::record::{StoredEntry, entry_log, read_entry};
 use crate::step::{TreeName, text};
 use crate::text::named;
 use crate::workspace::LockError;
-
-/// How often it is looked at whether another process has gone on with the queue.
-const POLL: Duration = Duration::from_millis(100);
 
 /// Why an entry waits whose tests the run was not given.
 const UNAPPROVED_TESTS: &str = "its tests are not approved";
@@ -245,7 +242,7 @@ impl TaskQueue {
                 self.target.clone(),
                 self.settings.clone(),
             );
-            let mut working = match opened {
+            let working = match opened {
                 Ok(run) => {
                     let news = Arc::clone(&self.news);
                     tokio::spawn(async move {
@@ -263,15 +260,9 @@ impl TaskQueue {
                 }
                 Err(error) => return Err(error),
             };
-            let outcome = loop {
-                tokio::select! {
-                    ended = &mut working => break joined(ended)?,
-                    () = tokio::time::sleep(POLL) => {}
-                }
-                if let Some(known) = self.look(&id, &mut in_conflict)? {
-                    self.work.lock().unwrap_or_else(PoisonError::into_inner).push(working);
-                    return Ok(known);
-                }
+            let outcome = match follow(working, &self.work, || self.look(&id, &mut in_conflict)).await? {
+                ControlFlow::Break(known) => return Ok(known),
+                ControlFlow::Continue(outcome) => outcome,
             };
             if let Some(known) = self.look(&id, &mut in_conflict)? {
                 return Ok(known);
