@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::agent::BoxFuture;
-use pleach::engine::{Broadcast, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Question};
+use pleach::env::{Broadcast, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Question};
 use pleach::process::Cancel;
 use serde_json::Value;
 

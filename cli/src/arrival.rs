@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
-use pleach::engine::Summary;
 use pleach::event::PipelineStarted;
 use pleach::git::remote::{self, BroughtRecords, CloneRequest, RemoteRecords, RemoteUrl};
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, RepoName, SessionId};
 use pleach::process::Cancel;
 use pleach::record::History;
+use pleach::view::Summary;
 use serde_json::{Value, json};
 
 use crate::code::Code;

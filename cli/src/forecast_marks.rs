@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pleach::engine::ad_hoc::TaskView;
-use pleach::engine::{ForecastMark, SessionStatus, Summary, quick_forecast};
 use pleach::git::Repo;
 use pleach::ids::BranchName;
+use pleach::landing::{ForecastMark, quick_forecast};
+use pleach::tree::ad_hoc::TaskView;
+use pleach::view::{SessionStatus, Summary};
 
 use crate::render::style::{BAD, paint};
 

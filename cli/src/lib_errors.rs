@@ -3,24 +3,24 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use pleach::engine::ad_hoc::{NoAdHocTask, StoreError};
-use pleach::engine::queue::QueueError;
-use pleach::engine::tree::{self, progress};
 use pleach::ids::{SessionId, TaskId};
+use pleach::landing::QueueError;
 use pleach::plan::ad_hoc::AdHocError;
 use pleach::plan::diagnostic::Severity;
 use pleach::process::shortage;
 use pleach::text::{closest, first_line, shell_word};
-use pleach::workspace::{LockError, LockHolder};
-use pleach::{engine, git, record, trust, workspace};
+use pleach::tree::ad_hoc::{NoAdHocTask, StoreError};
+use pleach::tree::{self, progress};
+use pleach::workspace::{self, LockError, LockHolder};
+use pleach::{env, git, record, trust};
 
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// An error of a session.
-pub fn of_engine(error: &engine::Error) -> Failure {
-    use engine::Error;
+pub fn of_engine(error: &env::Error) -> Failure {
+    use env::Error;
     match error {
         Error::Git(error) => of_git(error),
         Error::Record(error) => of_record(error),
@@ -76,8 +76,8 @@ pub fn of_engine(error: &engine::Error) -> Failure {
 pub fn of_tree(error: &tree::Error) -> Failure {
     use tree::Error;
     match error {
-        Error::Session(engine::Error::Lock(error)) | Error::Lock(error) => of_target_lock(error),
-        Error::Session(error @ engine::Error::Environment { .. }) => {
+        Error::Session(env::Error::Lock(error)) | Error::Lock(error) => of_target_lock(error),
+        Error::Session(error @ env::Error::Environment { .. }) => {
             let failure = of_engine(error);
             let first = failure.hint.as_ref().map(|how| format!("{how}; then ")).unwrap_or_default();
             failure.hint(format!(
@@ -86,10 +86,10 @@ pub fn of_tree(error: &tree::Error) -> Failure {
             ))
         }
         // Sessions of tasks are not resumed by themselves, and have the settings of the run that continues with them.
-        Error::Session(error @ engine::Error::Setup { .. }) => of_engine(error).hint(
+        Error::Session(error @ env::Error::Setup { .. }) => of_engine(error).hint(
             "fix the cause, then run the same command again, also with another `worktrees.setup`; no attempt was counted",
         ),
-        Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
+        Error::Session(env::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
@@ -378,6 +378,7 @@ pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pleach::env;
 
     fn shown(failure: &Failure) -> (u8, String, String) {
         (failure.exit().code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
@@ -463,14 +464,14 @@ mod tests {
         let branch: pleach::ids::BranchName = "b".parse().expect("a branch name");
         let commit = pleach::ids::CommitId::from_bytes([1; 20]);
         let held = || LockError::Held { what: "it".into(), holder: "them".into() };
-        let cases: [(engine::Error, u8); 8] = [
+        let cases: [(env::Error, u8); 8] = [
             (held().into(), 6),
             (workspace::Error::Lock(held()).into(), 6),
             (workspace::Error::BranchGone { branch: branch.clone(), tip: commit }.into(), 1),
             (workspace::Error::BranchMoved { branch, to: commit, tip: commit }.into(), 1),
             (record::Error::Missing { session: session.clone() }.into(), 2),
             (record::Error::Unreadable { session: session.clone(), commit, why: "torn".into() }.into(), 7),
-            (engine::Error::Over { session, phase: "done" }, 2),
+            (env::Error::Over { session, phase: "done" }, 2),
             (git::Error::GitTooOld { found: "git 2.30".into() }.into(), 7),
         ];
         for (error, code) in cases {

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use pleach::config::{DEFAULT_BRANCH_PREFIX, RepoSettings};
-use pleach::engine::{SessionRepo, SessionRepos};
+use pleach::env::SessionRepos;
 use pleach::event::PipelineStarted;
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, RepoName};
 use pleach::record::SESSIONS;
+use pleach::session::SessionRepo;
 use pleach::workspace::repo_name;
 
 use crate::code::Code;

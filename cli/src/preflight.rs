@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::agent::{CliAgent, Roster};
 use pleach::config::{Config, InvalidAgent};
-use pleach::engine::queue::known_tip_test;
-use pleach::engine::{Engine, Question};
+use pleach::env::{Engine, Question};
 use pleach::git::{self, Repo};
 use pleach::ids::{BranchName, CommitId, ContextId};
+use pleach::landing::known_tip_test;
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::tree::TaskTree;
@@ -171,7 +171,7 @@ pub fn choose_agent(settings: &mut Settings, pipeline: &Pipeline) -> Result<(), 
 /// A node without a usable agent would end the run there and waste everything before it.
 pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
     for node in pipeline.agent_nodes() {
-        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
+        let cannot = |source| of_engine(&pleach::env::Error::Agent { node: node.id.clone(), source });
         let agent = agents.of(node).map_err(cannot)?;
         if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
             let failure = Failure::new(Code::AgentUnpaid, format!("`{}` cannot be worked on: {why}", node.id));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pleach::config::{AgentChoice, InvalidAgent};
-use pleach::engine::queue::{QueueSettings, ResolverSettings};
+use pleach::landing::{QueueSettings, ResolverSettings};
 use pleach::queue::{EntryTest, MergeTests};
 
 use crate::place::Place;

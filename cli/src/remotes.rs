@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pleach::config::{Config, PushPolicy, RecordPush, RepoSettings};
-use pleach::engine::{PushSettings, RepoPush, SessionRepo};
+use pleach::env::{PushSettings, RepoPush};
 use pleach::event::{Event, FetchedStart, RepoCloned, RepoFetched};
 use pleach::git::remote::{self, CloneRequest, RemoteUrl};
 use pleach::git::{self, Head};
 use pleach::ids::{BranchName, RepoName};
 use pleach::process::Cancel;
+use pleach::session::SessionRepo;
 use pleach::trust::for_workspace;
 use pleach::workspace::{StartPoint, start_point, upstream};
 

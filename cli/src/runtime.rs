@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use pleach::engine::{LOOK, Supervisor};
+use pleach::env::Supervisor;
 use pleach::process::Canceller;
+use pleach::session::LOOK;
 use pleach::workspace::StopRequest;
 
 use crate::code::Code;

@@ -7,10 +7,7 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{MessageWriter, Profile, Roster};
 use pleach::config::{AgentSettings, Config, Environment};
-use pleach::engine::{
-    self, AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Pause, Session, SessionEnded, Supervisor,
-    UnmeteredAgent, spawn_session,
-};
+use pleach::env::{AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Supervisor, UnmeteredAgent};
 use pleach::event::{Event, Notification, PauseReason};
 use pleach::git::CommitLimits;
 use pleach::ids::{BranchName, CommitId};
@@ -18,6 +15,7 @@ use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, SandboxChoice};
 use pleach::process::{self, Cancel, Canceller, Spawner};
+use pleach::session::{self, Pause, Session, SessionEnded, spawn_session};
 use pleach::text::{counted, listed, shell_word};
 use pleach::workspace::{BranchFollower, PushState, Workspace, WorktreeSettings};
 
@@ -229,7 +227,7 @@ fn interviewer(answers: Answers, events: &Broadcast) -> Box<dyn Interviewer> {
     } else {
         Box::new(Nobody)
     };
-    Box::new(pleach::engine::PreparedAnswers::new(answers.given, last))
+    Box::new(pleach::env::PreparedAnswers::new(answers.given, last))
 }
 
 /// The model providers of the built-in agent.
@@ -342,7 +340,7 @@ fn summary(
                 1 => out.line("1 branch failed")?,
                 many => out.line(format!("{many} branches failed"))?,
             }
-            match engine::overspent(session) {
+            match session::overspent(session) {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
                 // What is done is done, whatever others have spent.
                 Err(error) => warning!(SpendingUnreadable, "{}", of_engine(&error).sentence()),

@@ -1,11 +1,12 @@
 //! Finding the session a command is about.
 
 use pleach::clock;
-use pleach::engine::{NoSession, SessionRepos, SessionStatus, Summary, View, resolve_session};
+use pleach::env::SessionRepos;
 use pleach::event::PipelineStarted;
 use pleach::git::Repo;
 use pleach::ids::SessionId;
 use pleach::record::History;
+use pleach::view::{NoSession, SessionStatus, Summary, View, resolve_session};
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use pleach::config::{self, ConfigError, Environment, Layer, MergeSettings, Precedence, Resolved, Source};
-use pleach::engine::merging::TierOptions;
+use pleach::merging::TierOptions;
 use pleach::plain_file;
 use pleach::redact::Redactor;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! The work of a finished task, as the merge queue takes it.
 
-use pleach::engine::ad_hoc::{AdHocStatus, TaskStore, TaskView, view_tasks};
-use pleach::engine::queue::Submission;
 use pleach::ids::BranchName;
+use pleach::landing::Submission;
 use pleach::queue::EntryTest;
+use pleach::tree::ad_hoc::{AdHocStatus, TaskStore, TaskView, view_tasks};
 
 use crate::code::Code;
 use crate::failure::Failure;

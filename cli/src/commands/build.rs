@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::budget::BudgetLimits;
-use pleach::engine::tree::{PlanError, Planner, planner_node};
-use pleach::engine::{PlannerBudget, UnmeteredAgent};
+use pleach::env::{PlannerBudget, UnmeteredAgent};
 use pleach::event::Warning;
 use pleach::git::{self, Repo};
 use pleach::plan::spec::{self, SpecError};
 use pleach::plan::tree::TaskTree;
 use pleach::text::counted;
+use pleach::tree::{PlanError, Planner, planner_node};
 use pleach::trust::for_planner;
 use pleach::workspace::Scratch;
 use serde_json::json;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::cancel_session;
 use pleach::event::Recorded;
 use pleach::git::Repo;
 use pleach::ids::SessionId;
+use pleach::session::cancel_session;
 use serde_json::json;
 
 use crate::exit::Exit;

@@ -11,13 +11,13 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use pleach::clock;
-use pleach::engine::{
-    self, Orphan, OwnWorktree, SessionFate, SessionStays, WorktreeOwner, WorktreePlaces, WorktreeState, left_branches,
-    own_worktrees, prune_worktree, remove_branch, session_fates, to_prune,
-};
 use pleach::event::{CleanedItem, CleanedKind};
 use pleach::ids::RepoName;
+use pleach::keep::{
+    OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, own_worktrees, prune_worktree, to_prune,
+};
 use pleach::plan::dot::read_duration;
+use pleach::retention::{self, Orphan, SessionFate, SessionStays, left_branches, remove_branch, session_fates};
 use pleach::workspace::disk_usage;
 
 use self::remote_refs::RemoteRefs;
@@ -120,7 +120,7 @@ impl Cleaner<'_> {
     /// What sessions left that are gone.
     fn orphans(&mut self, place: &Place) -> Result<(), Failure> {
         let places = self.places(place);
-        let found = engine::orphans(&place.repo, &places).map_err(|error| of_engine(&error))?;
+        let found = retention::orphans(&place.repo, &places).map_err(|error| of_engine(&error))?;
         for orphan in found {
             let (kind, name, session) = match &orphan {
                 // Those that are idle are looked at with these.
@@ -218,7 +218,7 @@ impl Cleaner<'_> {
             match &left.stays {
                 // It was left when its session went.
                 Some(_) if self.report.is_left(&what, place) => continue,
-                Some(engine::BranchStays::Recent) => {
+                Some(retention::BranchStays::Recent) => {
                     self.report.recent();
                     continue;
                 }
@@ -274,9 +274,9 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn branch_failure(why: &engine::BranchStays) -> Failure {
+fn branch_failure(why: &retention::BranchStays) -> Failure {
     match why {
-        engine::BranchStays::Refused(error) => rm::failure(error),
+        retention::BranchStays::Refused(error) => rm::failure(error),
         why => Failure::new(Code::RemovalRefused, why.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! `pleach __complete`: the ids that could be next on a command line, for the scripts of `pleach completions`.
 
 use clap::{Arg, Args, Command};
-use pleach::engine::View;
+use pleach::view::View;
 
 use crate::commands::task::TaskGround;
 use crate::exit::Exit;

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use pleach::budget::{Amount, By, Costs};
-use pleach::engine::costs;
 use pleach::text::listed;
+use pleach::view::costs;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::config::Config;
-use pleach::engine::{SessionRepo, StartRequest, start_session};
 use pleach::event::{Event, Route};
 use pleach::git::{self, Repo};
 use pleach::ids::{RepoName, RepoPath};
 use pleach::record::History;
+use pleach::session::{SessionRepo, StartRequest, start_session};
 use pleach::text::{named, shell_word};
 
 use self::merging::merge_branches;

@@ -1,11 +1,11 @@
 //! `pleach diff`
 
 use clap::Args;
-use pleach::engine::Summary;
 use pleach::event::Snapshot;
 use pleach::git::{self, FileStat, Repo};
 use pleach::ids::{CommitId, ContextId, RepoName};
 use pleach::record::contexts;
+use pleach::view::Summary;
 use serde_json::{Value, json};
 
 use crate::code::Code;

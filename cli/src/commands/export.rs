@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::ExportError;
 use pleach::text::counted;
+use pleach::view::ExportError;
 use serde_json::json;
 
 use crate::code::Code;

@@ -1,8 +1,8 @@
 //! `pleach forecast`
 
 use clap::Args;
-use pleach::engine::{ForecastPair, forecast};
 use pleach::ids::{BranchName, RepoPath};
+use pleach::landing::{ForecastPair, forecast};
 use pleach::text::listed;
 use serde_json::json;
 

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::tree::{self, logs};
-use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
 use pleach::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
@@ -13,6 +11,8 @@ use pleach::state::Phase;
 use pleach::step::{Feedback, FeedbackKind, shown_name};
 use pleach::text::{first_line, shorten};
 use pleach::trailer::CommitMessage;
+use pleach::tree::{self, logs};
+use pleach::view::{Summary, View};
 use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ struct TaskView<'a> {
     feedback: Vec<Feedback>,
     /// Where it is being worked.
     running: Option<RunningTask>,
-    logs: Vec<pleach::engine::tree::TaskLog>,
+    logs: Vec<pleach::tree::TaskLog>,
 }
 
 impl<'a> TaskView<'a> {

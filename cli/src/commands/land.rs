@@ -3,16 +3,16 @@
 use clap::Args;
 use std::collections::BTreeMap;
 
-use pleach::engine::queue::{
+use pleach::ids::{BranchName, RepoName, SessionId};
+use pleach::landing::{
     JointLanding, JointOutcome, JointPart, MergeQueue, QueuedLanding, Submission, enqueue, landing_targets,
     queue_to_trust, queued_landings, submit_together, unfinished_landings,
 };
-use pleach::engine::{RepoWork, SessionStatus, Summary};
-use pleach::ids::{BranchName, RepoName, SessionId};
 use pleach::queue::{EntryState, QueueEntry};
 use pleach::redact::Redactor;
 use pleach::text::{listed, shell_word};
 use pleach::trust::TrustScope;
+use pleach::view::{RepoWork, SessionStatus, Summary};
 use serde_json::{Value, json};
 
 use crate::answers::Answers;

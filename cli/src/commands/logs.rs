@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::tree::{TaskLog, logs};
 use pleach::git::Repo;
 use pleach::ids::{RepoName, TaskId};
 use pleach::text::listed;
+use pleach::tree::{TaskLog, logs};
 use serde_json::{Value, json};
 
 use crate::code::Code;

@@ -16,9 +16,9 @@ pub use queue::short;
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueSettings, entries_of_landing, find_entry, queue_targets};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
+use pleach::landing::{MergeQueue, QueueOutcome, QueueSettings, entries_of_landing, find_entry, queue_targets};
 use pleach::queue::{EntryState, EntryWait, QueueEntry};
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::{SessionStatus, Summary, pause_session};
+use pleach::session::pause_session;
+use pleach::view::{SessionStatus, Summary};
 use pleach::workspace::LockHolder;
 use serde_json::json;
 

@@ -5,11 +5,11 @@ mod text;
 use std::path::Path;
 
 use clap::Args;
-use pleach::engine::ad_hoc::AdHocStatus;
-use pleach::engine::{RepoWork, SessionStatus, Summary, View};
 use pleach::git::remote::{self, PushRef, RefPush, RemoteError, RemoteUrl, upstream_of};
 use pleach::ids::{BranchName, CommitId, RepoName, SessionId};
 use pleach::process::Cancel;
+use pleach::tree::ad_hoc::AdHocStatus;
+use pleach::view::{RepoWork, SessionStatus, Summary, View};
 use pleach::workspace::{PushState, branch_ref};
 use serde_json::{Value, json};
 

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use pleach::config::PushPolicy;
-use pleach::engine::{SessionStatus, Summary, View, spawn_push};
 use pleach::event::Event;
+use pleach::session::spawn_push;
+use pleach::view::{SessionStatus, Summary, View};
 use serde_json::{Value, json};
 
 use crate::answers::Answers;

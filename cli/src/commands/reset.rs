@@ -1,7 +1,7 @@
 //! `pleach reset`
 
 use clap::Args;
-use pleach::engine::tree::Mark;
+use pleach::tree::Mark;
 
 use crate::commands::skip::{MarkArgs, mark};
 use crate::exit::Exit;

@@ -4,16 +4,17 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{AgentChoice, Config, Precedence, Resolved, Source};
-use pleach::engine::{
-    Copy, Session, SessionStatus, Summary, WorktreeOwner, recorded_pipeline, resume_session, wait_for_orphans,
-};
+use pleach::env::{Copy, wait_for_orphans};
 use pleach::event::PipelineStarted;
 use pleach::ids::{NodeId, SessionId};
+use pleach::keep::WorktreeOwner;
 use pleach::plan::pipeline::Pipeline;
 use pleach::record::History;
 use pleach::redact::is_marked;
+use pleach::session::{Session, resume_session};
 use pleach::text::{listed, shell_word};
 use pleach::trust::for_inputs;
+use pleach::view::{SessionStatus, Summary, recorded_pipeline};
 
 use crate::answers::AnswerArgs;
 use crate::arrival::{arrive, refuse_continued};
@@ -155,7 +156,7 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
 }
 
 /// Why a session was not resumed. One that is running can be paused first.
-fn of_resume(id: &SessionId, error: &pleach::engine::Error) -> Failure {
+fn of_resume(id: &SessionId, error: &pleach::env::Error) -> Failure {
     match of_engine(error) {
         held if held.exit() == Exit::Locked => {
             held.hint(format!("wait until it ends, or pause it first with `pleach pause {id}`"))

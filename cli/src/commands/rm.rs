@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::queue::withdraw_session;
-use pleach::engine::{Obstacle, Removal, RemovalStep, RemoveError, RepoStep, WorktreeStays, prepare_removal};
 use pleach::git::Repo;
 use pleach::ids::{RepoName, RepoPath, SessionId};
+use pleach::keep::{Obstacle, RemoveError, WorktreeStays};
+use pleach::landing::withdraw_session;
+use pleach::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
 use pleach::text::shell_word;
 use serde_json::{Value, json};
 

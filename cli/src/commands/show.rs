@@ -4,12 +4,12 @@ mod step;
 mod turn_text;
 
 use clap::Args;
-use pleach::engine::{Deed, TurnView, View};
 use pleach::event::Usage;
 use pleach::git::{self, Repo};
 use pleach::ids::{CommitId, RepoName, SessionId, TurnId};
 use pleach::record;
 use pleach::trailer::{CommitMessage, TurnFacts};
+use pleach::view::{Deed, TurnView, View};
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -144,7 +144,7 @@ fn of_commit(ground: &SessionGround, text: &str, whole: bool) -> Result<(Value, 
             Ok(page.both(whole))
         }
         // The commit outlives its record: it may have been removed, or never been fetched.
-        Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
+        Err(pleach::env::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
             Ok(TurnPage { session, turn: None, commits: vec![shown] }.both(whole))
         }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::tree::{self, Mark, PreparedMark};
 use pleach::ids::TaskId;
+use pleach::tree::{self, Mark, PreparedMark};
 use pleach::workspace::LockError;
 use serde_json::json;
 

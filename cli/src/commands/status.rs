@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
-use pleach::engine::queue::unfinished_landings;
-use pleach::engine::tree::TreeRepo;
-use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::{RepoWork, SessionStatus, Sessions, Summary, View, lock_name, session_worktrees};
+use pleach::env::lock_name;
 use pleach::event::Landing;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
+use pleach::landing::unfinished_landings;
 use pleach::step::{TreeName, shown_name};
 use pleach::text::{counted, shell_word};
+use pleach::tree::TreeRepo;
+use pleach::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
+use pleach::tree::progress::ProgressReader;
+use pleach::view::{RepoWork, SessionStatus, Sessions, Summary, View, session_worktrees};
 use pleach::workspace::{target_of, task_lock};
 use serde_json::{Value, json};
 

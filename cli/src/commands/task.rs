@@ -15,8 +15,8 @@ pub use show::show;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use pleach::engine::ad_hoc::{AdHocStatus, NoAdHocTask, StoreError, TaskStore, TaskView, view_tasks};
-use pleach::engine::{OwnWorktree, WorktreeOwner, own_worktrees};
+use pleach::keep::{OwnWorktree, WorktreeOwner, own_worktrees};
+use pleach::tree::ad_hoc::{AdHocStatus, NoAdHocTask, StoreError, TaskStore, TaskView, view_tasks};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;

@@ -4,7 +4,7 @@ mod list;
 mod prune;
 
 use clap::{Args, Subcommand};
-use pleach::engine::{OwnWorktree, WorktreeOwner, WorktreePlaces, own_worktrees};
+use pleach::keep::{OwnWorktree, WorktreeOwner, WorktreePlaces, own_worktrees};
 use serde_json::{Value, json};
 
 use crate::commands::merge::short;

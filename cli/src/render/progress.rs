@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
-use pleach::engine::Session;
 use pleach::event::{Event, NodeExecution, Notification, ParallelBranchCompleted, Route, Snapshot, Status};
 use pleach::ids::{ContextId, RepoName, RepoPath};
 use pleach::plan::pipeline::HandlerKind;
+use pleach::session::Session;
 use pleach::text::{counted, named};
 
 use super::agent_output::AgentOutput;

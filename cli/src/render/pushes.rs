@@ -1,10 +1,11 @@
 //! What the remotes of a session have, as `status` shows it.
 
-use pleach::engine::{SessionRepos, Summary};
+use pleach::env::SessionRepos;
 use pleach::git::Repo;
 use pleach::ids::{CommitId, RepoName, SessionId};
 use pleach::record::SESSIONS;
 use pleach::text::{counted, listed};
+use pleach::view::Summary;
 use pleach::workspace::{FailedPush, PushState, RemoteState, branch_ref};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! The question at a gate, and the work to judge.
 
-use pleach::engine::{Question, ReviewedWork};
+use pleach::env::{Question, ReviewedWork};
 use pleach::event::HumanInteraction;
 use pleach::git::FileStat;
 use pleach::plan::pipeline::QuestionKind;

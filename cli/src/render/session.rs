@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pleach::budget::Amount;
-use pleach::engine::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
 use pleach::event::{PauseReason, Snapshot};
 use pleach::ids::{CommitId, NodeId, RepoName, RepoPath, SessionId};
 use pleach::llm::{Message, Part, Role};
 use pleach::text::{counted, first_line, listed, shorten};
+use pleach::view::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
 use serde_json::{Value, json};
 
 use super::{Table, duration, style, tokens};

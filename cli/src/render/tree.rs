@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pleach::engine::{SessionStatus, Summary};
 use pleach::ids::{BranchName, NodeId, SessionId, TaskId};
 use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{
@@ -12,6 +11,7 @@ use pleach::progress::{
 use pleach::schedule::{self, Blocked, NextAction, ScheduleOptions};
 use pleach::step::{TreeName, short_id, shown_name};
 use pleach::text::{counted, listed, shorten};
+use pleach::view::{SessionStatus, Summary};
 use serde_json::{Value, json};
 
 use super::session::plain;

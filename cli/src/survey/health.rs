@@ -10,13 +10,13 @@ use pleach::agent::cli::Billing;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::BudgetLimits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine::{SessionStatus, Summary, View};
 use pleach::git::{self, Repo, stale_ref_locks};
 use pleach::ids::SessionId;
 use pleach::llm::Remote;
 use pleach::process::sandbox::SandboxChoice;
 use pleach::process::{self, Cancel, ENOUGH_FILES, Spawner};
 use pleach::text::{counted, listed};
+use pleach::view::{SessionStatus, Summary, View};
 use pleach::workspace::{Lock, check_writable, free_space};
 use serde::Serialize;
 

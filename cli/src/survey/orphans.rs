@@ -1,7 +1,8 @@
 //! What sessions left behind: where to look for it, what to call it, and its removal.
 
-use pleach::engine::{self, Orphan, OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState};
 use pleach::git::Repo;
+use pleach::keep::{self, OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState};
+use pleach::retention::{self, Orphan};
 use pleach::workspace::{default_worktree_base, repo_name};
 
 use super::health::Finding;
@@ -31,7 +32,7 @@ pub fn places_of(place: &Place, workspace: &Places, settings: &Settings) -> Work
 
 /// The orphans of sessions that no longer exist; with `fix` they are removed.
 pub fn findings(repo: &Repo, places: &WorktreePlaces, fix: bool) -> Vec<Finding> {
-    let found = match engine::orphans(repo, places) {
+    let found = match retention::orphans(repo, places) {
         Ok(found) => found,
         Err(error) => return vec![Finding::error("leftovers", error.to_string(), "check it by hand")],
     };
@@ -94,18 +95,18 @@ pub fn repair_worktrees(workspace: &Places, settings: &Settings, is_own: impl Fn
 }
 
 fn repair(repo: &Repo, places: &WorktreePlaces, is_own: &dyn Fn(&WorktreeOwner) -> bool) {
-    let found = engine::orphaned_worktrees(repo, places).unwrap_or_default();
+    let found = retention::orphaned_worktrees(repo, places).unwrap_or_default();
     // What somebody has locked is theirs to unlock.
     for worktree in found.iter().filter(|worktree| worktree.locked.is_none() && !is_own(&worktree.owner)) {
         let what = describe_worktree(worktree);
-        match engine::prune_worktree(repo, places, worktree, false) {
+        match keep::prune_worktree(repo, places, worktree, false) {
             Ok(kept) => {
                 let kept = kept.and_then(|kept| kept.reference);
                 let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
                 warning!(WorktreeOrphaned, "removed {what}{kept}");
             }
             // Another run has repaired it, or works there by now.
-            Err(engine::WorktreeStays::Changed | engine::WorktreeStays::Used { .. }) => {}
+            Err(keep::WorktreeStays::Changed | keep::WorktreeStays::Used { .. }) => {}
             Err(stays) => warning!(WorktreeOrphaned, "{what} stays: {stays}"),
         }
     }

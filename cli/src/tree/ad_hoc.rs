@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::config::Isolation;
-use pleach::engine::ad_hoc::{AdHocStatus, TaskStore, TaskView, note_repository, view_tasks};
-use pleach::engine::tree::{QueueLanding, TaskPipeline, TreeClaim, TreePlan};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::ad_hoc::{AdHocTask, tree_of};
 use pleach::schedule::ScheduleOptions;
 use pleach::step::TreeName;
 use pleach::text::listed;
+use pleach::tree::ad_hoc::{AdHocStatus, TaskStore, TaskView, note_repository, view_tasks};
+use pleach::tree::{QueueLanding, TaskPipeline, TreeClaim, TreePlan};
 use serde_json::json;
 
 use super::plan::{OwnWorker, PlannedRepo, commits, default_pipeline, for_tasks, limits, test_command};
@@ -128,10 +128,7 @@ fn ready(views: &[TaskView], retry_failed: bool) -> Vec<TaskId> {
 type Claims = BTreeMap<BranchName, (TreeClaim, Vec<TaskId>)>;
 
 /// Claims tasks, and says which of them somebody else has.
-fn claim(
-    site: &RunSite<'_>,
-    chosen: &[TaskId],
-) -> Result<(Claims, Vec<(TaskId, pleach::engine::tree::Error)>), Failure> {
+fn claim(site: &RunSite<'_>, chosen: &[TaskId]) -> Result<(Claims, Vec<(TaskId, pleach::tree::Error)>), Failure> {
     let (mut claims, mut held) = (Claims::new(), Vec::new());
     for id in chosen {
         let found = TaskStore::new(&site.place.repo).get(id).map_err(|error| of_store(&error))?;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use pleach::engine::tree::TreePlan;
 use pleach::ids::TaskId;
 use pleach::step::TreeName;
+use pleach::tree::TreePlan;
 
 use crate::globals::Globals;
 use crate::next_commands::{self as next, about};

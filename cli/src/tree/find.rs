@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
 use pleach::ids::RepoPath;
 use pleach::plan::ad_hoc::{AdHocTask, tree_of};
 use pleach::plan::tree::TaskTree;
 use pleach::step::TreeName;
+use pleach::tree::Stamp;
 
 use crate::code::Code;
 use crate::failure::Failure;

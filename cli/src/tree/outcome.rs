@@ -3,14 +3,15 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use pleach::engine::tree::{Refusal, RefusalCode, TreeEnded, TreePlan};
-use pleach::engine::{Pause, Question};
+use pleach::env::Question;
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
+use pleach::session::Pause;
 use pleach::step::TreeName;
 use pleach::text::{counted, shell_word};
+use pleach::tree::{Refusal, RefusalCode, TreeEnded, TreePlan};
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 

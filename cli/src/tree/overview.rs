@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach::engine::ad_hoc::TaskStore;
-use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::tree::{Marking, TreeRepo, as_merged_now};
 use pleach::ids::{BranchName, RepoName, TaskId};
 use pleach::plan::ad_hoc::AdHocTask;
 use pleach::plan::tree::{TaskNode, TaskTree};
@@ -14,6 +11,9 @@ use pleach::progress::{Progress, TaskState};
 use pleach::schedule::{NextAction, ScheduleOptions};
 use pleach::step::TreeName;
 use pleach::text::{closest, listed};
+use pleach::tree::ad_hoc::TaskStore;
+use pleach::tree::progress::ProgressReader;
+use pleach::tree::{Marking, TreeRepo, as_merged_now};
 use pleach::workspace::{Lock, LockHolder, target_lock};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};

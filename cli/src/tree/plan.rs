@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::config::{CommitGranularity, Config, Isolation};
-use pleach::engine::queue::{MergeQueue, QueueSettings};
-use pleach::engine::tree::progress::named_base;
-use pleach::engine::tree::{self, QueueLanding, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
 use pleach::git::EntryKind;
 use pleach::ids::{BranchName, RepoPath, TaskId};
+use pleach::landing::{MergeQueue, QueueSettings};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, STEP_ATTRIBUTES, TASK_PIPELINE, lint, print};
 use pleach::queue::QueueEntry;
 use pleach::schedule::ScheduleOptions;
 use pleach::text::{listed, shell_word};
+use pleach::tree::progress::named_base;
+use pleach::tree::{self, QueueLanding, TaskPipeline, TreePlan, check_target};
 use pleach::workspace::{branch_ref, target_of};
 
 use super::find::{TreeFile, name_in_commits};

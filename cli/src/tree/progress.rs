@@ -5,12 +5,12 @@ use std::io::IsTerminal as _;
 
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
-use pleach::engine::tree::TreePlan;
 use pleach::event::{Event, MergeResolution, Notification, StepFinished, TaskLanded, TaskStarted};
 use pleach::ids::{SessionId, TaskId};
 use pleach::progress::Progress;
 use pleach::step::{TreeName, reason_of, shown_name};
 use pleach::text::{counted, listed};
+use pleach::tree::TreePlan;
 
 use crate::globals::Globals;
 use crate::render::agent_output::AgentOutput;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pleach::engine::tree::progress::named_base;
-use pleach::engine::tree::{self, TreeRepo, TreeRepos};
 use pleach::ids::{RepoName, TaskId};
 use pleach::plan::tree::TaskTree;
 use pleach::schedule::NextAction;
+use pleach::tree::progress::named_base;
+use pleach::tree::{self, TreeRepo, TreeRepos};
 
 use super::plan::target;
 use crate::code::Code;

@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, InvalidAgent};
-use pleach::engine::tree::progress::ProgressReader;
-use pleach::engine::tree::{
-    self, OpenSession, PendingTrust, TreeClaim, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
-};
-use pleach::engine::{AgreesToAll, Copy, Engine, Truster, WorktreeOwner, wait_for_orphans};
+use pleach::env::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
 use pleach::event::Notification;
 use pleach::ids::{RepoName, TaskId};
+use pleach::keep::WorktreeOwner;
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::SandboxChoice;
 use pleach::progress::{Progress, TaskStatus};
 use pleach::step::shown_name;
 use pleach::text::listed;
+use pleach::tree::progress::ProgressReader;
+use pleach::tree::{
+    self, OpenSession, PendingTrust, TreeClaim, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
+};
 use pleach::workspace::branch_ref;
 use serde_json::json;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pleach::engine::tree::{self, TreeEnded, TreeOutcome, TreePlan, TreeRun};
 use pleach::event::Notification;
 use pleach::ids::{CommitId, TaskId};
 use pleach::schedule::NextAction;
+use pleach::tree::{self, TreeEnded, TreeOutcome, TreePlan, TreeRun};
 
 use crate::failure::Failure;
 

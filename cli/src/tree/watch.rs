@@ -4,11 +4,11 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pleach::engine::ad_hoc::TASKS;
-use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId};
 use pleach::record::SESSIONS;
+use pleach::tree::Stamp;
+use pleach::tree::ad_hoc::TASKS;
 use pleach::workspace::Lock;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use pleach::agent::BoxFuture;
 use pleach::config::SuppliedKind;
-use pleach::engine::Truster;
+use pleach::env::Truster;
 use pleach::redact::Redactor;
 use pleach::text::{counted, visible};
 use pleach::trust::TrustItem;

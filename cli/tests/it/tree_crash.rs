@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use pleach::config::Environment;
-use pleach::engine::tree::progress;
 use pleach::git;
 use pleach::ids::BranchName;
 use pleach::step::TreeName;
+use pleach::tree::progress;
 use regex::Regex;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::event::{Outcome, Status};
+use super::{Outcome, Status};
 
 /// The content of the file. `outcome` and `status` are synonyms; extra fields are for people.
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 //! The words of the dialect: which attributes there are, and what other engines call them.
 
-use crate::plan::dot::DefaultsFor;
+use super::dot::DefaultsFor;
 
 /// What a word is written as elsewhere, and the word it stands for here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

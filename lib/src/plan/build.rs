@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::ids::NodeId;
-use crate::plan::condition::{Condition, Expr, Op};
-use crate::plan::diagnostic::Diagnostic;
-use crate::plan::dot::{AttrValue, read_duration};
-use crate::plan::graph::{Attr, Attrs, Graph, RawEdge, RawNode};
-use crate::plan::parallel::{
+use super::condition::{Condition, Expr, Op};
+use super::diagnostic::Diagnostic;
+use super::dot::{AttrValue, read_duration};
+use super::graph::{Attr, Attrs, Graph, RawEdge, RawNode};
+use super::parallel::{
     DEFAULT_MAX_PARALLEL, DEFAULT_QUORUM_PERCENT, ErrorPolicy, FanInPolicy, FanInRules, FanOutRules, JoinPolicy,
 };
-use crate::plan::pipeline::{
-    Backoff, Edge, Fidelity, HandlerKind, Node, OwnBudget, Pipeline, QuestionKind, WritePolicy,
-};
+use super::pipeline::{Backoff, Edge, Fidelity, HandlerKind, Node, OwnBudget, Pipeline, QuestionKind, WritePolicy};
+use crate::ids::NodeId;
 
 /// Understands a graph. What cannot be understood is reported and left out.
 pub fn build(graph: Graph) -> (Pipeline, Vec<Diagnostic>) {

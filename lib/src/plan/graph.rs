@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::alias;
+use super::diagnostic::{Diagnostic, Span};
+use super::dot::{AttrEntry, AttrValue, DefaultsFor, Document, Ident, Statement};
+use super::suggestions::Suggestions;
 use crate::ids::NodeId;
-use crate::plan::alias;
-use crate::plan::diagnostic::{Diagnostic, Span};
-use crate::plan::dot::{AttrEntry, AttrValue, DefaultsFor, Document, Ident, Statement};
-use crate::plan::suggestions::Suggestions;
 
 /// An attribute with the place it was written at. Two are equal when their values are.
 #[derive(Debug, Clone)]

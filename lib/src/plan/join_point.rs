@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::condition::Condition;
+use super::pipeline::{Edge, HandlerKind, Node, Pipeline, WritePolicy};
 use crate::ids::NodeId;
-use crate::plan::condition::Condition;
-use crate::plan::pipeline::{Edge, HandlerKind, Node, Pipeline, WritePolicy};
 
 /// Where the branches of a fan-out join: the nearest fan-in they all reach that is not another fan-out's, or, without
 /// one, the nearest node they all reach. None where some branch reaches nothing the others do.

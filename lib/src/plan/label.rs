@@ -1,6 +1,6 @@
 //! Labels of edges: how they are compared, and the keys people type at a gate.
 
-use crate::plan::pipeline::Edge;
+use super::pipeline::Edge;
 
 /// A label as it is compared: lower case, trimmed, without the accelerators `[Y] `, `Y) ` and `Y - `.
 pub fn normalise_label(label: &str) -> String {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::condition::Condition;
+use super::diagnostic::Span;
+use super::parallel::{FanInRules, FanOutRules};
 use crate::config::AgentChoice;
 use crate::ids::{InvalidId, NodeId, PipelineName};
-use crate::plan::condition::Condition;
-use crate::plan::diagnostic::Span;
-use crate::plan::parallel::{FanInRules, FanOutRules};
 
-pub use crate::plan::dot::AttrValue;
-pub use crate::plan::graph::{Attr, Attrs};
+pub use super::dot::AttrValue;
+pub use super::graph::{Attr, Attrs};
 
 /// How often a run may come to a node that sets no `max_visits`.
 pub const DEFAULT_MAX_VISITS: u32 = 25;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::plan::spec::fence;
-use crate::plan::tree::{Draft, DraftNode, Json, ObjectFields, TaskTree, TreeError, check, node_fields, tree_errors};
+use super::spec::fence;
+use super::tree::{Draft, DraftNode, Json, ObjectFields, TaskTree, TreeError, check, node_fields, tree_errors};
 use crate::text::{counted, listed};
 
 /// How many files a message names.

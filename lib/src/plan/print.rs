@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::plan::dot::{AttrValue, is_identifier, show_duration};
-use crate::plan::pipeline::{Attrs, Pipeline};
+use super::dot::{AttrValue, is_identifier, show_duration};
+use super::pipeline::{Attrs, Pipeline};
 
 /// The pipeline as DOT: defaults, classes of subgraphs and the stylesheet are already laid into the nodes.
 pub fn dot(pipeline: &Pipeline) -> String {

@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
+use super::diagnostic::show;
+use super::graph::{Attr, Graph};
+use super::pipeline::{Fidelity, HandlerKind, Node, WritePolicy};
 use super::*;
 use crate::ids::NodeId;
-use crate::plan::diagnostic::show;
-use crate::plan::graph::{Attr, Graph};
-use crate::plan::pipeline::{Fidelity, HandlerKind, Node, WritePolicy};
 
 fn pipeline(source: &str) -> Pipeline {
     let (pipeline, diagnostics) = load(source, &Inputs::default(), &[]);

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::build::classes;
-use crate::plan::diagnostic::{Diagnostic, Span};
-use crate::plan::dot::{AttrValue, is_identifier};
-use crate::plan::graph::{Attr, Attrs, Graph, RawNode};
-use crate::plan::shell::{self, ShellContext, Template};
-use crate::plan::stylesheet::Stylesheet;
+use super::build::classes;
+use super::diagnostic::{Diagnostic, Span};
+use super::dot::{AttrValue, is_identifier};
+use super::graph::{Attr, Attrs, Graph, RawNode};
+use super::shell::{self, ShellContext, Template};
+use super::stylesheet::Stylesheet;
 
 /// A change of the embedding program's own.
 pub trait Transform {

@@ -1,4 +1,4 @@
-//! No file of the library imports one that imports it, directly or through others. An import counts where an item is
+//! No file of a crate imports one that imports it, directly or through others. An import counts where an item is
 //! taken from a file: naming a module alone, or re-exporting what a child has, is no import.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -7,17 +7,25 @@ use crate::repository::{code, read, sources};
 
 type Path = Vec<String>;
 
-/// A file of the library: what it names of others, and what others find in it that is defined elsewhere.
+/// A file of a crate: what it names of others, and what others find in it that is defined elsewhere.
 #[derive(Default)]
 struct File {
     names: BTreeSet<Path>,
     exports: BTreeMap<String, Path>,
 }
 
+/// Where each crate has its files.
+const CRATES: [&str; 1] = ["lib/src"];
+
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let texts: BTreeMap<Path, String> = sources("lib/src").iter().map(|file| (module(file), product(file))).collect();
-    let texts: BTreeMap<Path, String> = texts.into_iter().filter(|(at, _)| !is_test(at)).collect();
+    let circles: Vec<String> = CRATES.into_iter().flat_map(circles_of).collect();
+    assert!(circles.is_empty(), "files that import each other:\n{}", circles.join("\n"));
+}
+
+fn circles_of(dir: &str) -> BTreeSet<String> {
+    let texts = sources(dir).into_iter().map(|file| (module(dir, &file), product(&file)));
+    let texts: BTreeMap<Path, String> = texts.filter(|(at, _)| !is_test(at)).collect();
     let known: BTreeSet<Path> = texts.keys().cloned().collect();
     let files: BTreeMap<Path, File> =
         texts.iter().map(|(at, text)| (at.clone(), File::read(at, text, &known))).collect();
@@ -28,14 +36,13 @@ fn no_files_import_each_other_in_a_circle() {
             (at, found.filter(|other| other != at).collect())
         })
         .collect();
-    let circles: BTreeSet<String> = imports.keys().filter_map(|at| circle(&imports, at)).collect();
-    assert!(circles.is_empty(), "files that import each other:\n{}", Vec::from_iter(circles).join("\n"));
+    imports.keys().filter_map(|at| circle(&imports, at)).map(|circle| format!("{dir}: {circle}")).collect()
 }
 
-/// `lib/src/engine/tree/mod.rs` is `engine::tree`.
-fn module(file: &str) -> Path {
-    let below = file.trim_start_matches("lib/src/").trim_end_matches(".rs").trim_end_matches("/mod");
-    if below == "lib" { Vec::new() } else { below.split('/').map(str::to_owned).collect() }
+/// `lib/src/tree/mod.rs` is `tree` of `lib/src`.
+fn module(dir: &str, file: &str) -> Path {
+    let below = file.trim_start_matches(dir).trim_start_matches('/').trim_end_matches(".rs").trim_end_matches("/mod");
+    if matches!(below, "lib" | "main") { Vec::new() } else { below.split('/').map(str::to_owned).collect() }
 }
 
 fn is_test(module: &[String]) -> bool {
@@ -137,7 +144,7 @@ fn leaves(tree: &str) -> Vec<Path> {
     parts.flat_map(|part| leaves(&format!("{before}{}", part.trim()))).collect()
 }
 
-/// A path from the root of the library; none where it leads elsewhere.
+/// A path from the root of the crate; none where it leads elsewhere.
 fn absolute(at: &[String], path: &[String], known: &BTreeSet<Path>) -> Option<Path> {
     let ups = path.iter().take_while(|part| *part == "super").count();
     match path.first()?.as_str() {
@@ -158,7 +165,7 @@ fn paths(body: &str) -> Vec<Path> {
     words.map(|word| word.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()).collect()
 }
 
-/// The file that defines what a path names; none for a module, and for what is not the library's.
+/// The file that defines what a path names; none for a module, and for what is not the crate's.
 fn defined_in(files: &BTreeMap<Path, File>, path: &[String], depth: usize) -> Option<Path> {
     let length = (0..=path.len()).rev().find(|length| files.contains_key(&path[..*length]))?;
     let (module, item) = (&path[..length], path.get(length)?);

@@ -6,11 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use pleach::config::{self, OnExceeded};
-use pleach::engine::{Budget, Copy, Engine, SessionEnded, resume_session, run_session, wait_for_orphans};
+use pleach::env::{Budget, Copy, Engine, wait_for_orphans};
 use pleach::event::{Event, PauseReason, Recorded};
 use pleach::git::Repo;
 use pleach::ids::{ContextId, SessionId};
 use pleach::record::{History, context_ref};
+use pleach::session::{SessionEnded, resume_session, run_session};
 
 use crate::engine::{World, only, told};
 

@@ -6,10 +6,7 @@ use std::sync::Arc;
 
 use pleach::agent::{BoxFuture, Roster};
 use pleach::config::{AgentChoice, Config, Environment};
-use pleach::engine::{
-    AutoApprove, Broadcast, Engine, Handler, HandlerContext, Session, SessionEnded, SessionRepo, SessionRepos,
-    StartRequest, Subscription, Supervisor, run_session, spawn_session, start_session,
-};
+use pleach::env::{AutoApprove, Broadcast, Engine, Handler, HandlerContext, SessionRepos, Subscription, Supervisor};
 use pleach::event::{Event, Outcome, Recorded};
 use pleach::git::{self, Repo};
 use pleach::ids::RepoName;
@@ -19,6 +16,7 @@ use pleach::plan::{self, Inputs};
 use pleach::process::{Cancel, SpawnError, Spawner};
 use pleach::record::History;
 use pleach::redact::Redactor;
+use pleach::session::{Session, SessionEnded, SessionRepo, StartRequest, run_session, spawn_session, start_session};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -295,7 +293,7 @@ async fn a_supervisor_that_cannot_start_fails_no_node() {
     let mut session = world.start(dot, engine).await;
     let mut events = session.events();
     let error = run_session(&mut session).await.unwrap_err();
-    assert!(matches!(error, pleach::engine::Error::Spawn(SpawnError::Supervisor { .. })), "{error}");
+    assert!(matches!(error, pleach::env::Error::Spawn(SpawnError::Supervisor { .. })), "{error}");
     let told = told(&mut events);
     assert!(
         !told.iter().any(|told| matches!(&told.event, Event::NodeExecution(node) if node.node_id.as_str() == "work"))

@@ -4,13 +4,12 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use pleach::agent::BoxFuture;
-use pleach::engine::{
-    Assignment, Engine, Executor, Handler, HandlerContext, SessionEnded, Work, WorkWatch, resume_session, run_session,
-};
+use pleach::env::{Engine, Handler, HandlerContext};
 use pleach::event::{Event, Outcome};
 use pleach::ids::SessionId;
 use pleach::process::Cancel;
 use pleach::record::root_ref;
+use pleach::session::{Assignment, Executor, SessionEnded, Work, WorkWatch, resume_session, run_session};
 
 use crate::engine::{World, only};
 
@@ -81,7 +80,7 @@ fn in_words(work: &Work) -> String {
     let mut words = String::new();
     match work {
         Work::Agent(work) => {
-            let pleach::engine::AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded } =
+            let pleach::session::AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded } =
                 work;
             let _ = write!(words, "{} {prompt:?} {offered:?} {history:?}", agent.kind());
             let _ = write!(words, "{continues} {answered} {resume:?} {recorded:?}");

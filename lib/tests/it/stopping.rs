@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pleach::agent::BoxFuture;
-use pleach::engine::{
-    Engine, GateAnswer, GateReply, Handler, HandlerContext, Interviewer, Question, Session, SessionEnded, run_session,
-};
+use pleach::env::{Engine, GateAnswer, GateReply, Handler, HandlerContext, Interviewer, Question};
 use pleach::event::{Event, Outcome};
 use pleach::ids::ContextId;
 use pleach::process::Cancel;
 use pleach::record::{History, context_ref};
+use pleach::session::{Session, SessionEnded, run_session};
 use tokio::sync::{Notify, OnceCell};
 
 use crate::engine::World;

@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 35] = [
     "text",
     "ids",
     "redact",
@@ -34,7 +34,15 @@ const ORDER: [&str; 27] = [
     "gateway",
     "agent",
     "trust",
-    "engine",
+    "merging",
+    "env",
+    "push",
+    "view",
+    "keep",
+    "session",
+    "landing",
+    "tree",
+    "retention",
 ];
 
 #[test]
@@ -186,7 +194,7 @@ fn every_integration_test_is_compiled() {
 #[test]
 fn architecture_stays_short() {
     let lines = read("ARCHITECTURE.md").lines().count();
-    assert!(lines <= 150, "ARCHITECTURE.md has {lines} lines; a reader takes in 150");
+    assert!(lines <= 180, "ARCHITECTURE.md has {lines} lines; a reader takes in 180");
 }
 
 /// The tests a page names as `(held by ...)`.
@@ -302,27 +310,35 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod budget;
     pub mod clock;
     pub mod config;
-    pub mod engine;
+    pub mod env;
     pub mod event;
     pub mod gateway;
     pub mod git;
     pub mod ids;
+    pub mod keep;
+    pub mod landing;
     pub mod llm;
     pub mod merge;
+    pub mod merging;
     pub mod plain_file;
     pub mod plan;
     pub mod process;
     pub mod progress;
+    pub mod push;
     pub mod queue;
     pub mod record;
     pub mod redact;
+    pub mod retention;
     pub mod route;
     pub mod schedule;
+    pub mod session;
     pub mod state;
     pub mod step;
     pub mod text;
     pub mod trailer;
+    pub mod tree;
     pub mod trust;
+    pub mod view;
     pub mod workspace;
     ");
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::config::{Environment, Layer, Precedence, Resolved, resolve};
-use pleach::engine::tree::{self, TaskPipeline, TreeClaim, TreeEnded, TreePlan};
-use pleach::engine::{AgreesToAll, Truster};
+use pleach::env::{AgreesToAll, Truster};
 use pleach::event::Commits;
 use pleach::ids::RepoName;
 use pleach::plan::tree::TaskTree;
 use pleach::plan::{Inputs, load};
 use pleach::schedule::ScheduleOptions;
 use pleach::step::TreeName;
+use pleach::tree::{self, TaskPipeline, TreeClaim, TreeEnded, TreePlan};
 use pleach::trust::{TrustItem, TrustScope};
 use serde_json::Value;
 

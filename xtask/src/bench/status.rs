@@ -4,12 +4,12 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use pleach::engine::tree::progress;
 use pleach::git::{self, Repo};
 use pleach::ids::{BranchName, TaskId};
 use pleach::progress::{Progress, TaskStatus};
 use pleach::redact::Redactor;
 use pleach::step::{AttemptNumber, Counts, RanTest, Step, StepKind, TestFacts, TestKind, TreeName, text};
+use pleach::tree::progress;
 
 use super::options::Options;
 use super::samples::Samples;

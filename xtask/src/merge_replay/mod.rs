@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pleach::config::{DerivedFiles, DerivedRules, Environment, Structural};
-use pleach::engine::merging::{RecordedResolutions, StructuralMerge, TierOptions};
+use pleach::merging::{RecordedResolutions, StructuralMerge, TierOptions};
 
 use crate::Done;
 use borrowed::BorrowedRepo;

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::time::Instant;
 
-use pleach::engine::merging::{TierOptions, learn_resolutions, resolve_conflict};
 use pleach::git::{self, Conflict, MergeCheckError, MergeError, Repo, TreeId, check_merge_result};
 use pleach::merge::{LossExemptions, ResolutionSource, Tier};
+use pleach::merging::{TierOptions, learn_resolutions, resolve_conflict};
 
 use super::borrowed::{BorrowedRepo, MergeCommit};
 use super::compare::{Likeness, compare};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use pleach::engine::Summary;
 use pleach::event::{CleanedItem, CleanedKind};
 use pleach::git::Repo;
 use pleach::git::remote::{self, PushRef, RefPush, RemoteUrl};
 use pleach::ids::{CommitId, RepoName, SessionId};
 use pleach::process::Cancel;
+use pleach::view::Summary;
 use pleach::workspace::own_name;
 
 use super::item;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pleach::engine::{Obstacle, Removal, RemovalStep, RepoStep, Summary, prepare_removal};
 use pleach::event::{CleanedItem, CleanedKind};
 use pleach::ids::SessionId;
+use pleach::keep::Obstacle;
+use pleach::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
+use pleach::view::Summary;
 use pleach::workspace::disk_usage;
 
 use super::remote_refs::RemoteRefs;

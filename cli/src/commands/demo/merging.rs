@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use jiff::SignedDuration;
 use pleach::clock;
-use pleach::engine::queue::{QueueOutcome, Submission, enqueue};
 use pleach::ids::BranchName;
+use pleach::landing::{QueueOutcome, Submission, enqueue};
 use pleach::queue::{EntryState, QueueEntry};
 use pleach::text::counted;
 use serde_json::json;

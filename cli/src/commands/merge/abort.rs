@@ -1,9 +1,9 @@
 //! `pleach merge abort`
 
 use clap::Args;
-use pleach::engine::queue::{AbortError, QueueError, abort_resolution, find_entry};
-use pleach::engine::{OwnWorktree, WorktreeOwner, own_worktrees};
 use pleach::ids::{BranchName, TaskId};
+use pleach::keep::{OwnWorktree, WorktreeOwner, own_worktrees};
+use pleach::landing::{AbortError, QueueError, abort_resolution, find_entry};
 use pleach::record::StoredEntry;
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! `pleach merge approve`, `retry`, `drop` and `undo`
 
 use clap::Args;
-use pleach::engine::queue::{self, QueueError};
 use pleach::git::Repo;
+use pleach::landing::{self, QueueError};
 use pleach::queue::QueueEntry;
 use pleach::redact::Redactor;
 use serde_json::json;
@@ -49,19 +49,19 @@ pub struct UndoArgs {
 }
 
 pub fn approve(ground: &MergeGround<'_>, args: &ApproveArgs) -> Result<Exit, Failure> {
-    decide(ground, &args.entry, queue::approve, "approved")
+    decide(ground, &args.entry, landing::approve, "approved")
 }
 
 pub fn retry(ground: &MergeGround<'_>, args: &RetryArgs) -> Result<Exit, Failure> {
-    decide(ground, &args.entry, queue::retry, "queued again")
+    decide(ground, &args.entry, landing::retry, "queued again")
 }
 
 pub fn drop_entry(ground: &MergeGround<'_>, args: &DropArgs) -> Result<Exit, Failure> {
-    decide(ground, &args.entry, queue::drop_entry, "dropped")
+    decide(ground, &args.entry, landing::drop_entry, "dropped")
 }
 
 pub fn undo(ground: &MergeGround<'_>, args: &UndoArgs) -> Result<Exit, Failure> {
-    decide(ground, &args.entry, queue::undo, "queued")
+    decide(ground, &args.entry, landing::undo, "queued")
 }
 
 fn decide(

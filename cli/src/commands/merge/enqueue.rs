@@ -1,11 +1,11 @@
 //! `pleach merge enqueue`
 
 use clap::Args;
-use pleach::engine::queue::{QueueError, Submission, enqueue, find_entry};
-use pleach::engine::{Summary, resolve_session};
 use pleach::git::Repo;
 use pleach::ids::BranchName;
+use pleach::landing::{QueueError, Submission, enqueue, find_entry};
 use pleach::queue::EntryState;
+use pleach::view::{Summary, resolve_session};
 use pleach::workspace::branch_ref;
 
 use super::queue::short;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use pleach::budget::Amount;
-use pleach::engine::ad_hoc::TaskStore;
-use pleach::engine::queue::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
 use pleach::event::{Event, MergeResolution, Notification};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, EntryId};
+use pleach::landing::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
 use pleach::queue::{EntryState, QueueEntry};
 use pleach::text::{counted, listed};
+use pleach::tree::ad_hoc::TaskStore;
 use pleach::trust::TrustScope;
 use pleach::workspace::branch_ref;
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::MergeQueue;
 use pleach::ids::{BranchName, EntryId};
+use pleach::landing::MergeQueue;
 use pleach::queue::{EntryState, QueueEntry, plan};
 use pleach::text::listed;
 use pleach::workspace::{Lock, queue_lock};

@@ -1,7 +1,7 @@
 //! `pleach merge resolve`
 
 use clap::Args;
-use pleach::engine::queue::{ConflictWorktree, begin_resolution, finish_resolution};
+use pleach::landing::{ConflictWorktree, begin_resolution, finish_resolution};
 use pleach::workspace::default_worktree_base;
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use pleach::engine::queue::MergeQueue;
 use pleach::ids::BranchName;
+use pleach::landing::MergeQueue;
 use pleach::workspace::{Lock, queue_lock};
 use serde_json::json;
 

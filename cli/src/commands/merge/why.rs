@@ -2,7 +2,7 @@
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::queue::edited_tests;
+use pleach::landing::edited_tests;
 use pleach::queue::{QueueEntry, TestVerdict};
 use pleach::text::listed;
 use serde_json::json;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use pleach::engine::{TurnView, View};
 use pleach::event::{Event, HumanInteraction, StepFinished, ToolExecution};
 use pleach::redact::Redactor;
 use pleach::text::shorten;
+use pleach::view::{TurnView, View};
 
 use super::PushedBranch;
 use crate::render::spent;

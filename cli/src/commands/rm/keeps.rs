@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use pleach::engine::{SessionStatus, View};
 use pleach::git::{RefUpdate, Repo};
 use pleach::ids::CommitId;
+use pleach::view::{SessionStatus, View};
 use pleach::workspace::KEEP;
 
 use crate::failure::Failure;

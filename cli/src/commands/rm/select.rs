@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 use pleach::clock;
-use pleach::engine::{SessionStatus, Summary, View};
 use pleach::ids::SessionId;
 use pleach::plan::dot::read_duration;
+use pleach::view::{SessionStatus, Summary, View};
 
 use crate::failure::Failure;
 use crate::lib_errors::of_engine;

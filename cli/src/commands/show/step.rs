@@ -1,12 +1,13 @@
 //! The step of a task, by its commit.
 
-use pleach::engine::{Error, View};
+use pleach::env::Error;
 use pleach::event::{Event, TaskOf};
 use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
 use pleach::record;
 use pleach::step::shown_name;
 use pleach::trailer::CommitMessage;
+use pleach::view::View;
 use serde_json::{Value, json};
 
 use super::turn_text::TurnText;

@@ -1,8 +1,8 @@
 //! A turn with its messages, as people and programs read it.
 
-use pleach::engine::{TurnView, View};
 use pleach::git::Repo;
 use pleach::llm;
+use pleach::view::{TurnView, View};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

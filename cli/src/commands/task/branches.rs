@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::ad_hoc::{AdHocStatus, known_repositories, note_repository};
 use pleach::ids::{BranchName, CommitId, TaskId};
+use pleach::tree::ad_hoc::{AdHocStatus, known_repositories, note_repository};
 use pleach::workspace::target_of;
 use serde_json::json;
 

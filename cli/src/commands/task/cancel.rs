@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::engine::ad_hoc::{AdHocStatus, TaskView};
-use pleach::engine::queue::withdraw_task;
 use pleach::ids::SessionId;
+use pleach::landing::withdraw_task;
+use pleach::tree::ad_hoc::{AdHocStatus, TaskView};
 use serde_json::json;
 
 use super::TaskGround;

@@ -1,9 +1,9 @@
 //! `pleach task list`
 
 use clap::Args;
-use pleach::engine::ad_hoc::{AdHocStatus, TaskView};
 use pleach::step::shown_name;
 use pleach::text::listed;
+use pleach::tree::ad_hoc::{AdHocStatus, TaskView};
 use serde_json::json;
 
 use super::{TaskGround, marked_task_json};

@@ -1,9 +1,9 @@
 //! `pleach task merge`
 
 use clap::Args;
-use pleach::engine::ad_hoc::AdHocStatus;
-use pleach::engine::queue::{Submission, allow, enqueue, find_entry};
 use pleach::ids::BranchName;
+use pleach::landing::{Submission, allow, enqueue, find_entry};
+use pleach::tree::ad_hoc::AdHocStatus;
 
 use super::TaskGround;
 use crate::commands::merge::process_now;

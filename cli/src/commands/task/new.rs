@@ -4,12 +4,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::engine::ad_hoc::{StoredTask, note_repository};
-use pleach::engine::tree::check_target;
-use pleach::engine::tree::progress::base_branch;
 use pleach::git::remote::RemoteUrl;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::ad_hoc::AdHocTask;
+use pleach::tree::ad_hoc::{StoredTask, note_repository};
+use pleach::tree::check_target;
+use pleach::tree::progress::base_branch;
 use pleach::workspace::branch_ref;
 
 use super::{TaskGround, task_json};

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::ad_hoc::{TaskView, feedback_of, spent_on};
 use pleach::step::Feedback;
 use pleach::text::listed;
+use pleach::tree::ad_hoc::{TaskView, feedback_of, spent_on};
 use serde_json::{Value, json};
 
 use super::list::state;

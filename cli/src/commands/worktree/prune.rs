@@ -1,7 +1,7 @@
 //! `pleach worktree prune`
 
 use clap::Args;
-use pleach::engine::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, prune_worktree, to_prune};
+use pleach::keep::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, prune_worktree, to_prune};
 use pleach::text::listed;
 use serde_json::{Value, json};
 

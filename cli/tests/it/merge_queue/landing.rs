@@ -1,8 +1,8 @@
 //! What lands, and how.
 
 use pleach::config::Environment;
-use pleach::engine::queue::{Submission, enqueue};
 use pleach::git;
+use pleach::landing::{Submission, enqueue};
 use pleach::queue::EntryTest;
 use pleach::redact::Redactor;
 use serde_json::json;

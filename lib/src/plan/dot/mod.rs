@@ -11,7 +11,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use crate::plan::diagnostic::Span;
+use super::diagnostic::Span;
 
 pub use parser::parse;
 

@@ -20,8 +20,8 @@ mod tests;
 pub(super) use files::{child_file, missing_children};
 pub use tasks::task_pipeline;
 
-use crate::plan::diagnostic::{Diagnostic, each_once};
-use crate::plan::pipeline::{HandlerKind, Pipeline};
+use super::diagnostic::{Diagnostic, each_once};
+use super::pipeline::{HandlerKind, Pipeline};
 
 pub use attributes::CORE_OUTCOMES;
 pub use known_names::KnownNames;

@@ -20,7 +20,7 @@ mod outline;
 #[cfg(test)]
 mod tests;
 
-use crate::plan::tree::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskTree, check};
+use super::tree::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskTree, check};
 use dependencies::DependencyMap;
 pub(in crate::plan) use lines::fence;
 use location::SpecLocation;

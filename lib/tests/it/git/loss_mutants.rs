@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use pleach::config::{DerivedFiles, DerivedRules};
-use pleach::engine::merging::TierOptions;
 use pleach::git::{self, EntryKind, LossyMerge, MergeCheckError, MergeError, TreeId, check_merge_result};
 use pleach::merge::{LossExemptions, ResolvedHunk, TextMerge, Tier};
+use pleach::merging::TierOptions;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 

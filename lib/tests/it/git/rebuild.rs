@@ -1,8 +1,8 @@
 //! Steps are built again on another tip, and phases merged, without touching a checkout.
 
-use pleach::engine::landing::{RebuildError, merge_phase, rebuild, without_code};
 use pleach::git::{self, Conflict, MergeError, Repo};
 use pleach::ids::{CommitId, TaskId};
+use pleach::landing::commits::{RebuildError, merge_phase, rebuild, without_code};
 
 use super::land::advance;
 use super::{Sandbox, names};

@@ -1,10 +1,10 @@
 //! Resolutions are recorded in a ref, found again in either order of the sides, and shared between clones.
 
-use pleach::engine::merging::{
-    RESOLUTIONS, RecordedResolutions, TierOptions, learn_resolutions, merge_resolutions, record_resolutions,
-};
 use pleach::git::{Durability, Repo};
 use pleach::merge::{ConflictHunk, Resolution, Tier};
+use pleach::merging::{
+    RESOLUTIONS, RecordedResolutions, TierOptions, learn_resolutions, merge_resolutions, record_resolutions,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 

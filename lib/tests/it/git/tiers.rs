@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pleach::config::{DerivedFiles, DerivedRules, Environment, Structural};
-use pleach::engine::merging::{
-    DerivedRun, StructuralMerge, TierOptions, TierResult, learn_resolutions, record_resolutions, resolve_conflict,
-    resolved_hunks,
-};
 use pleach::event::ConflictKind;
 use pleach::git::{self, Conflict, ConflictSide, ConflictedFile, EntryKind, MergeError, Repo, TreeId};
 use pleach::merge::{ConflictLabels, ResolutionSource, ResolvedHunk, Tier};
+use pleach::merging::{
+    DerivedRun, StructuralMerge, TierOptions, TierResult, learn_resolutions, record_resolutions, resolve_conflict,
+    resolved_hunks,
+};
 
 use super::Sandbox;
 use super::merge_check::{Files, files, repository, write};

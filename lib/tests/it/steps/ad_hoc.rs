@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use pleach::engine::ad_hoc::{NoAdHocTask, StoredTask, TaskStore};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
 use pleach::redact::Redactor;
+use pleach::tree::ad_hoc::{NoAdHocTask, StoredTask, TaskStore};
 
 use super::world::World;
 

@@ -1,10 +1,10 @@
 //! What histories add up to, in real repositories.
 
-use pleach::engine::tree::progress::ProgressReader;
 use pleach::ids::BranchName;
 use pleach::plan::tree::TaskTree;
 use pleach::progress::{StepPlace, TaskStatus};
 use pleach::step::{Feedback, FeedbackKind, TreeName};
+use pleach::tree::progress::ProgressReader;
 
 use super::world::{TREE, World, git, named, old, open, run_start, step, step_of, task};
 
@@ -582,7 +582,7 @@ fn a_shallow_history_is_read_as_far_as_possible() {
     git(clone.path(), &["clone", "-q", "--depth", "2", &from, "."], b"");
     let repo = open(clone.path());
     let main = BranchName::new("main").unwrap();
-    let mut reader = pleach::engine::tree::progress::ProgressReader::new(&repo, &main, "pleach/", None);
+    let mut reader = pleach::tree::progress::ProgressReader::new(&repo, &main, "pleach/", None);
     let progress = reader.read(&named(TREE)).unwrap();
     assert!(progress.cut_off && !world.progress("main").cut_off);
     assert!(reader.read_whole(&named(TREE)).is_err(), "who goes on from there has to know all");

@@ -1,8 +1,8 @@
 //! Reading a history in one go and bit by bit comes to the same.
 
-use pleach::engine::tree::progress::ProgressReader;
 use pleach::ids::BranchName;
 use pleach::progress::{Progress, TaskStatus};
+use pleach::tree::progress::ProgressReader;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

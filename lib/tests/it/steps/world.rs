@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use pleach::config::Environment;
-use pleach::engine::tree::progress::{self, Error};
 use pleach::git::{self, CommitSpec, Durability, Person, Repo};
 use pleach::ids::{BranchName, CommitId, TaskId};
 use pleach::progress::{Progress, TaskState, TaskStatus};
 use pleach::step::{Step, StepKind, TestFacts, TestKind, TreeName};
+use pleach::tree::progress::{self, Error};
 use tempfile::TempDir;
 
 /// The tree file the steps of these tests name.

@@ -1,0 +1,29 @@
+//! Reads sessions: their status, events and commits. Nothing here writes, and no lock is needed: records are immutable,
+//! and new ones are only appended.
+//!
+//! Sees `merging`, `env` and `push`. Begin with `view`.
+//!
+//! - `view` is a session as it was recorded: its status, its summary, what is asked of a person; `find` finds it by its name.
+//! - `repo_work` says what came of it in each repository, `branches` where its branches are, `failure` why a node failed.
+//! - `turn` is a turn, with what was done in it; `cost` what it cost; `export` writes it all as plain files.
+//! - `recorded` is what runs read as well: the pipeline of a session, and the state its record says.
+
+mod branches;
+mod cost;
+mod export;
+mod failure;
+mod find;
+mod recorded;
+mod repo_work;
+mod turn;
+mod view;
+
+pub use cost::{CostsRead, costs};
+pub use export::ExportError;
+pub use failure::NodeFailure;
+pub use find::{NoSession, resolve_session, session_worktrees};
+pub use recorded::recorded_pipeline;
+pub(crate) use recorded::{recorded_state, start_node};
+pub use repo_work::RepoWork;
+pub use turn::{Deed, Milestone, Moment, TurnView};
+pub use view::{SessionStatus, Sessions, Summary, View, has_landed};
