@@ -18,8 +18,9 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git};
 use crate::place::{Place, Places};
-use crate::remotes::{clone_missing, remote_of};
+use crate::remotes::clone_missing;
 use crate::settings::{self, PROJECT_FILES, Settings};
+use crate::workspace_repos::remote_of;
 
 /// Brings a session from the remote of its records: into the workspace that is here, or into a new one in this directory.
 pub fn arrive(globals: &Globals, address: &str, given: &str) -> Result<SessionId, Failure> {

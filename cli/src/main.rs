@@ -14,6 +14,7 @@ mod failure;
 mod forecast_marks;
 mod forge;
 mod globals;
+mod joint_landing;
 mod lib_errors;
 mod next_commands;
 mod pipeline_file;
@@ -32,6 +33,7 @@ mod survey;
 mod task_submission;
 mod tree;
 mod trust;
+mod workspace_repos;
 
 use std::process::ExitCode;
 

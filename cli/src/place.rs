@@ -2,20 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::config::{DEFAULT_BRANCH_PREFIX, RepoSettings};
+use pleach::config::DEFAULT_BRANCH_PREFIX;
 use pleach::env::SessionRepos;
 use pleach::event::PipelineStarted;
 use pleach::git::{self, Repo};
-use pleach::ids::{CommitId, RepoName};
+use pleach::ids::{BranchName, CommitId, RepoName};
 use pleach::record::SESSIONS;
 use pleach::session::SessionRepo;
-use pleach::workspace::repo_name;
+use pleach::text::shell_word;
+use pleach::workspace::{repo_name, target_of};
 
 use crate::code::Code;
 use crate::failure::Failure;
-use crate::lib_errors::of_engine;
-use crate::remotes::{deepen_on_demand, is_missing};
+use crate::lib_errors::{of_engine, of_git};
 use crate::settings::Settings;
+use crate::workspace_repos::{Configured, deepen_on_demand, is_missing, record_repo};
 
 /// A repository and how a session uses it.
 #[derive(Debug, Clone)]
@@ -87,7 +88,7 @@ impl Place {
             return Err(missing(path, configured));
         }
         let place = Self::of(Self::open(path, settings)?, configured);
-        deepen_on_demand(settings, &place)?;
+        deepen_on_demand(settings, &place.name, &place.repo)?;
         Ok(place)
     }
 
@@ -115,8 +116,22 @@ impl Place {
     }
 }
 
-/// A repository of the workspace, as the settings have it.
-pub type Configured<'a> = (&'a RepoName, &'a RepoSettings);
+/// The branch tasks land on: the one that is checked out. The branches of tasks and phases are on their way to another.
+pub fn target(place: &Place) -> Result<BranchName, Failure> {
+    let head = place.repo.head().map_err(|error| of_git(&error))?;
+    let branch = head.branch.ok_or_else(|| {
+        Failure::new(Code::DetachedHead, "HEAD is detached, so there is no branch the tasks could land on")
+            .hint("check a branch out with `git switch BRANCH`, or make one with `git switch -c NAME`")
+    })?;
+    match target_of(&place.branch_prefix, &branch) {
+        None => Ok(branch),
+        Some(target) => {
+            let message = format!("`{branch}` is checked out, where pleach gathers what lands on `{target}`");
+            let back = format!("go back with `git switch {}` and run again", shell_word(&target));
+            Err(Failure::new(Code::OwnBranch, message).hint(back))
+        }
+    }
+}
 
 /// A repository that is not there yet.
 fn missing(path: &Path, (name, settings): Configured<'_>) -> Failure {
@@ -126,13 +141,6 @@ fn missing(path: &Path, (name, settings): Configured<'_>) -> Failure {
         None => format!("create it there, or set `workspace.repos.{name}.remote` to where it is cloned from"),
     };
     Failure::new(Code::NotADirectory, message).hint(hint)
-}
-
-/// The repository of the workspace that holds the records; none without a workspace.
-pub fn record_repo(settings: &Settings) -> Option<Configured<'_>> {
-    let config = &settings.resolved.config;
-    let repos = &config.workspace.repos;
-    config.record.repo.as_ref().and_then(|name| repos.get_key_value(name)).or_else(|| repos.iter().next())
 }
 
 fn no_such_repo(name: &RepoName) -> Failure {

@@ -1,14 +1,14 @@
 //! The remotes of a workspace: cloned or fetched before a session starts, pushed to while it runs.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use pleach::config::{Config, PushPolicy, RecordPush, RepoSettings};
 use pleach::env::{PushSettings, RepoPush};
 use pleach::event::{Event, FetchedStart, RepoCloned, RepoFetched};
+use pleach::git::Head;
 use pleach::git::remote::{self, CloneRequest, RemoteUrl};
-use pleach::git::{self, Head};
 use pleach::ids::{BranchName, RepoName};
 use pleach::process::Cancel;
 use pleach::session::SessionRepo;
@@ -19,22 +19,10 @@ use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
-use crate::place::{Place, Places, record_repo};
+use crate::place::{Place, Places};
 use crate::settings::Settings;
 use crate::trust::{TerminalTruster, is_approved};
-
-/// The remote of a repository, if it has one.
-pub fn remote_of(config: &Config, name: &RepoName) -> Result<Option<RemoteUrl>, Failure> {
-    let text = config.workspace.repos.get(name).and_then(|repo| repo.remote.as_deref());
-    text.map(|text| url(config, name, text)).transpose()
-}
-
-fn url(config: &Config, name: &RepoName, text: &str) -> Result<RemoteUrl, Failure> {
-    RemoteUrl::new(text, &config.root).map_err(|why| {
-        Failure::new(Code::RemoteInvalid, format!("`workspace.repos.{name}.remote` is not an address: {why}"))
-            .hint("write it as `git clone` takes it: https://HOST/PATH, git@HOST:PATH, or a path")
-    })
-}
+use crate::workspace_repos::{asked_for, is_missing, record_repo, remote_of, url};
 
 /// The remote people push to: the configured one, once the user has approved it, else that of the branch that is checked
 /// out, else `origin`.
@@ -121,51 +109,11 @@ pub fn clone_missing(globals: &Globals, settings: &Settings) -> Result<BTreeSet<
     Ok(cloned)
 }
 
-/// Lets a shallow clone fetch the history it lacks from its remote, if that was approved and the command works.
-pub fn deepen_on_demand(settings: &Settings, place: &Place) -> Result<(), Failure> {
-    if !settings.may_deepen {
-        return Ok(());
-    }
-    let Some(remote) = remote_of(&settings.resolved.config, &place.name)? else { return Ok(()) };
-    if !place.repo.history().is_shallow().map_err(|error| of_git(&error))? {
-        return Ok(());
-    }
-    let Some(path) = record_repo(settings).and_then(|(_, repo)| repo.path.as_ref()) else { return Ok(()) };
-    let items = for_workspace(&settings.resolved, &settings.environment);
-    if is_approved(settings, &asked_for(settings, path), items)? {
-        place.repo.deepen_from(remote);
-    }
-    Ok(())
-}
-
 /// Asks for approval of remotes and paths that came with the project, in the name of the repository of the records, as
 /// everything else is asked.
 fn approve(globals: &Globals, settings: &Settings, record: &Path) -> Result<(), Failure> {
     let items = for_workspace(&settings.resolved, &settings.environment);
     TerminalTruster::of(globals, settings, &asked_for(settings, record)).require(items)
-}
-
-/// The repository approvals are kept for: the common git directory of that of the records, or where that will be.
-fn asked_for(settings: &Settings, record: &Path) -> PathBuf {
-    match git::discover(record, &settings.own_environment) {
-        Ok(repo) => repo.common_dir().to_owned(),
-        Err(_) => without_links(record).join(".git"),
-    }
-}
-
-/// A path that may not be there yet, without links in the part that is.
-fn without_links(path: &Path) -> PathBuf {
-    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-    let real = there.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?)));
-    real.unwrap_or_else(|| path.to_owned())
-}
-
-/// Whether a repository can be cloned to a path: nothing is there, or an empty directory.
-pub fn is_missing(path: &Path) -> bool {
-    match path.read_dir() {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(_) => path.symlink_metadata().is_err(),
-    }
 }
 
 fn clone(globals: &Globals, settings: &Settings, name: &RepoName, request: CloneRequest<'_>) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::Done;
+use crate::usage::Done;
 
 /// Cargo with these arguments, in the repository.
 pub fn command(root: &Path, args: &[&str]) -> Command {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{Done, cargo};
+use crate::cargo;
+use crate::usage::Done;
 
 const TEST: [&str; 9] =
     ["test", "--package", "pleach-cli", "--test", "it", "--", "--ignored", "--nocapture", "--exact"];

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use crate::{Done, USAGE, cargo};
+use crate::cargo;
+use crate::usage::{Done, USAGE};
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]

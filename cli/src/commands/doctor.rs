@@ -14,12 +14,13 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
-use crate::place::{Place, Places, record_repo};
+use crate::place::{Place, Places};
 use crate::render::Out;
 use crate::session::{protection, providers, roster};
 use crate::settings::{self, Settings};
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents, orphans};
+use crate::workspace_repos::record_repo;
 
 /// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions left behind.
 ///

@@ -34,7 +34,7 @@ pub fn run(globals: &Globals, args: ForecastArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, None, &settings)?;
     let target = match args.into.or_else(|| settings.resolved.config.merge.target.clone()) {
         Some(target) => target,
-        None => crate::tree::plan::target(&place)?,
+        None => crate::place::target(&place)?,
     };
     let forecast = forecast(&place.repo, &place.branch_prefix, &target).map_err(|error| of_queue(&error))?;
     let mut out = Out::new();

@@ -1,36 +1,24 @@
 //! `pleach land`
 
 use clap::Args;
-use std::collections::BTreeMap;
 
-use pleach::ids::{BranchName, RepoName, SessionId};
-use pleach::landing::{
-    JointLanding, JointOutcome, JointPart, MergeQueue, QueuedLanding, Submission, enqueue, landing_targets,
-    queue_to_trust, queued_landings, submit_together, unfinished_landings,
-};
-use pleach::queue::{EntryState, QueueEntry};
-use pleach::redact::Redactor;
-use pleach::text::{listed, shell_word};
-use pleach::trust::TrustScope;
-use pleach::view::{RepoWork, SessionStatus, Summary};
+use pleach::ids::{BranchName, SessionId};
+use pleach::landing::{JointPart, Submission, enqueue, unfinished_landings};
+use pleach::view::Summary;
 use serde_json::{Value, json};
 
-use crate::answers::Answers;
-use crate::code::Code;
-use crate::commands::merge::{MergeGround, entry_json, how_landed, process_entry};
+use crate::commands::merge::{MergeGround, process_entry};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_engine, of_git, of_queue};
+use crate::joint_landing::{
+    Targets, finish_landings, land_all, part_json, parts, recorded_targets, refuse_other_target,
+};
+use crate::lib_errors::{of_engine, of_queue};
 use crate::place::{Place, Places};
-use crate::queue_settings::queue_settings;
 use crate::render::Out;
-use crate::render::style::head;
-use crate::runtime::block_on;
-use crate::session::build;
 use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Settings};
-use crate::trust::TerminalTruster;
 
 /// Land a finished session: bring its work into the branches it was started on.
 ///
@@ -89,84 +77,6 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     land_all(globals, &settings, &places, &id, parts)
 }
 
-/// Where a session lands.
-enum Targets {
-    /// In each repository on the branch it was started on.
-    Started,
-    /// In each on this one.
-    One(BranchName),
-    /// Where it was said before.
-    Named(BTreeMap<RepoName, BranchName>),
-}
-
-/// Where a landing goes that is under way.
-fn recorded_targets(summary: &Summary) -> BTreeMap<RepoName, BranchName> {
-    summary.state.landing.iter().map(|landing| (landing.repo.clone(), landing.target.clone())).collect()
-}
-
-/// A landing that has begun is finished before another one is.
-fn refuse_other_target(
-    id: &SessionId,
-    targets: &BTreeMap<RepoName, BranchName>,
-    into: Option<&BranchName>,
-) -> Result<(), Failure> {
-    let Some((repo, target)) = targets.iter().find(|(_, target)| into.is_some_and(|into| into != *target)) else {
-        return Ok(());
-    };
-    let message = format!("session {id} is about to land on `{target}` in `{repo}`, and was cut off");
-    Err(Failure::new(Code::LandingUnfinished, message).hint(format!("`pleach land {id}` finishes that first")))
-}
-
-/// What is to land of a session: in each repository where it has changed something.
-fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Vec<JointPart>, Failure> {
-    let id = &summary.session;
-    if summary.started.task.is_some() {
-        return Err(Failure::new(Code::SessionOfTask, format!("session {id} works on a task, which lands by itself"))
-            .hint("`pleach gardener` or `pleach task merge` lands it"));
-    }
-    if summary.standing() != SessionStatus::Done {
-        let message = format!("session {id} is {}: only what is done can land", summary.standing().word());
-        return Err(Failure::new(Code::SessionNotDone, message).hint(format!("`pleach status {id}` shows where it is")));
-    }
-    let mut parts = Vec::new();
-    for place in places.all() {
-        let Some(of) = summary.in_repo(&place.name).filter(RepoWork::has_changed) else { continue };
-        parts.push(part(id, place, &of, targets)?);
-    }
-    parts.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(parts)
-}
-
-fn part(id: &SessionId, place: &Place, of: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
-    let name = &place.name;
-    let target = match targets {
-        Targets::Started => of.target,
-        Targets::One(target) => Some(target),
-        Targets::Named(targets) => targets.get(name),
-    };
-    let Some(target) = target else {
-        if let Targets::Named(_) = targets {
-            let message = format!("session {id} was queued without its work in `{name}`");
-            let hint = format!("`pleach merge enqueue {id}` queues the rest of it beside what is queued already");
-            return Err(Failure::new(Code::LandingUnfinished, message).hint(hint));
-        }
-        return Err(Failure::new(
-            Code::NoTarget,
-            format!("no branch was checked out in `{name}` when the session started"),
-        )
-        .hint("`--into BRANCH` names the branch to land on"));
-    };
-    // Somebody may have gone on with the branch, for one to resolve a conflict.
-    let at = of.branch_at(&place.repo).map_err(|error| of_engine(&error))?;
-    let work = of.work.expect("something was changed");
-    let goes_on = |at| place.repo.history().is_ancestor(work, at).map_err(|error| of_git(&error));
-    let head = match at {
-        Some(at) if goes_on(at)? => at,
-        _ => work,
-    };
-    Ok(JointPart { name: name.clone(), branch: of.branch.clone(), head, target: target.clone() })
-}
-
 fn dry_run(globals: &Globals, id: &SessionId, places: &Places, parts: &[JointPart]) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
@@ -179,10 +89,6 @@ fn dry_run(globals: &Globals, id: &SessionId, places: &Places, parts: &[JointPar
         out.line(format!("would land {} ({}) on `{}`{at}", part.branch, part.head.short(), part.target))?;
     }
     Ok(Exit::Done)
-}
-
-fn part_json(part: &JointPart) -> Value {
-    json!({"repo": part.name, "branch": part.branch, "commit": part.head, "target": part.target})
 }
 
 /// With one repository it is an entry of the merge queue like any other.
@@ -198,241 +104,4 @@ fn land_one(
     let submission = Submission { head: part.head, session: Some(id.clone()), ..submission };
     let entry = enqueue(&place.repo, submission, &settings.redactor()).map_err(|error| of_queue(&error))?;
     process_entry(&MergeGround { globals, settings, place }, &entry)
-}
-
-/// Lands a session in all its repositories.
-fn land_all(
-    globals: &Globals,
-    settings: &Settings,
-    places: &Places,
-    id: &SessionId,
-    parts: Vec<JointPart>,
-) -> Result<Exit, Failure> {
-    let repo = &places.record.repo;
-    let Settings { resolved, environment, state_dir, .. } = settings;
-    let scope = TrustScope { repo, resolved, environment, state_dir };
-    let truster = TerminalTruster::of(globals, settings, repo.common_dir());
-    for part in &parts {
-        let of = places.all().find(|place| place.name == part.name).map_or(repo, |place| &place.repo);
-        let queue = MergeQueue::read(of, &part.target).map_err(|error| of_queue(&error))?;
-        truster.require(queue_to_trust(&scope, &queue))?;
-    }
-    let built = build(globals, settings, &resolved.config, Answers::default())?;
-    let queue = queue_settings(settings, &places.record);
-    let told = LandMessage { globals, id, parts: parts.clone(), places };
-    let outcome = block_on(built.stopped_by(), async {
-        let opened = tokio::task::block_in_place(|| {
-            JointLanding::open(built.engine.clone(), places.repos(), id.clone(), parts, queue)
-        });
-        opened.map_err(|error| of_queue(&error))?.land().await.map_err(|error| of_queue(&error))
-    })?;
-    told.end(outcome)
-}
-
-/// What is said of a landing of several repositories.
-struct LandMessage<'a> {
-    globals: &'a Globals,
-    id: &'a SessionId,
-    parts: Vec<JointPart>,
-    places: &'a Places,
-}
-
-impl LandMessage<'_> {
-    fn end(&self, outcome: JointOutcome) -> Result<Exit, Failure> {
-        let mut out = Out::new();
-        if self.globals.json {
-            out.json(&self.json(&outcome))?;
-        }
-        let id = self.id;
-        match outcome {
-            JointOutcome::Landed(entries) => {
-                if !self.globals.json {
-                    out.line(head(&format!("landed session {id} in {}", listed(names(&self.parts), usize::MAX))))?;
-                    for entry in &entries {
-                        let how = how_landed(entry.tier, entry.is_unverified());
-                        let to = entry.landing.map(|landing| landing.to.short()).unwrap_or_default();
-                        out.line(format!("  {}: `{}` at {to}{how}", entry.repo, entry.target))?;
-                    }
-                }
-                Ok(Exit::Done)
-            }
-            JointOutcome::Red { exit, log } => {
-                say!("{}", log.trim_end());
-                Err(Failure::new(Code::LandingRed, format!("session {id} does not land: its tests fail ({exit})"))
-                    .hint(format!("nothing has moved{}; `pleach run` mends it, or land it again", self.so_far()?)))
-            }
-            JointOutcome::Refused { repo, why, .. } => {
-                let place = self.places.all().find(|place| place.name == repo);
-                let dir = place.and_then(|place| place.repo.workdir()).map(|dir| shell_word(dir.display()));
-                let part = self.parts.iter().find(|part| part.name == repo);
-                let how = match (dir, part) {
-                    (Some(dir), Some(part)) => format!(
-                        "`git -C {dir} switch {} && git -C {dir} merge {}`, resolve it, commit, and land it again",
-                        shell_word(&part.branch),
-                        shell_word(&part.target)
-                    ),
-                    _ => "resolve it on the session's branch, and land it again".to_owned(),
-                };
-                Err(Failure::new(Code::LandingConflict, format!("session {id} does not land in `{repo}`: {why}"))
-                    .hint(format!("nothing has moved{}; {how}", self.so_far()?)))
-            }
-            JointOutcome::Held { repo, why, .. } => {
-                Err(Failure::new(Code::CheckoutInTheWay, format!("session {id} does not land in `{repo}`: {why}"))
-                    .hint(format!("nothing has moved{}; then `pleach land {id}` again", self.so_far()?)))
-            }
-            JointOutcome::Unapproved => {
-                if !self.globals.json {
-                    out.line(format!("session {id} has passed, and waits for approval"))?;
-                    let any = self.parts.first().map(|part| shell_word(&part.branch)).unwrap_or_default();
-                    out.line(format!("next:    pleach merge approve {any}, then pleach land {id}"))?;
-                }
-                Ok(Exit::WaitsForPerson)
-            }
-            JointOutcome::Stopped => {
-                say!("stopped; `pleach land {id}` continues");
-                Ok(Exit::Paused)
-            }
-        }
-    }
-
-    /// The repositories that have it, where some do and others do not.
-    fn so_far(&self) -> Result<String, Failure> {
-        let mut there: Vec<&RepoName> = Vec::new();
-        for part in &self.parts {
-            let place = self.places.all().find(|place| place.name == part.name);
-            let Some(place) = place else { continue };
-            let read = || {
-                let tip = place.repo.refs().find(&format!("refs/heads/{}", part.target))?;
-                tip.map_or(Ok(false), |tip| place.repo.history().is_ancestor(part.head, tip))
-            };
-            if read().map_err(|error| of_git(&error))? {
-                there.push(&part.name);
-            }
-        }
-        Ok(match there.is_empty() {
-            true => String::new(),
-            false => format!(
-                " but {}, which {} it already",
-                listed(&there, usize::MAX),
-                if there.len() == 1 { "has" } else { "have" }
-            ),
-        })
-    }
-
-    fn json(&self, outcome: &JointOutcome) -> Value {
-        let parts: Vec<Value> = self.parts.iter().map(part_json).collect();
-        let (word, landed, why): (_, &[QueueEntry], _) = match outcome {
-            JointOutcome::Landed(entries) => ("landed", entries, Value::Null),
-            JointOutcome::Red { exit, log } => ("red", &[], json!({"exit": exit, "log": log})),
-            JointOutcome::Refused { repo, why, conflicts } => {
-                ("refused", &[], json!({"repo": repo, "why": why, "conflicts": conflicts}))
-            }
-            JointOutcome::Held { repo, why, moved } => ("held", &[], json!({"repo": repo, "why": why, "moved": moved})),
-            JointOutcome::Unapproved => ("unapproved", &[], Value::Null),
-            JointOutcome::Stopped => ("stopped", &[], Value::Null),
-        };
-        let landed: Vec<Value> = landed.iter().map(entry_json).collect();
-        json!({"session": self.id, "outcome": word, "parts": parts, "landed": landed, "why": why})
-    }
-}
-
-fn names(parts: &[JointPart]) -> impl Iterator<Item = &RepoName> {
-    parts.iter().map(|part| &part.name)
-}
-
-/// Finishes landings that were cut off between two repositories, before anything else is done. One that cannot be
-/// finished is told, and nothing else waits for it.
-pub fn finish_landings(globals: &Globals, settings: &Settings, record: &Place, but: Option<&SessionId>) {
-    for id in unfinished_landings(&record.repo).into_iter().filter(|id| Some(id) != but) {
-        let finish = || {
-            let summary = Summary::newest(&record.repo, &id).map_err(|error| of_engine(&error))?;
-            let places = Places::of_session(record.clone(), &summary.started, settings)?;
-            let parts = parts(&places, &summary, &Targets::Named(recorded_targets(&summary)))?;
-            land_all(globals, settings, &places, &id, parts)
-        };
-        match finish() {
-            Ok(Exit::Done) => {}
-            Ok(_) => warning!(LandingUnfinished, "the landing of session {id} is not finished"),
-            Err(failure) => warning!(LandingUnfinished, "{}", failure.sentence()),
-        }
-    }
-}
-
-/// Lands the sessions that wait in the queues to land in several repositories, in the order they were queued; with a
-/// target, those that go there in one of them. Nothing else waits for one that cannot land.
-pub fn land_queued(ground: &MergeGround<'_>, target: &BranchName) -> Exit {
-    let MergeGround { globals, settings, place } = ground;
-    finish_landings(globals, settings, place, None);
-    let places = ground.places();
-    let queued = match queued_landings(places.iter().map(|place| &place.repo)) {
-        Ok(queued) => queued,
-        Err(error) => {
-            let failure = of_queue(&error);
-            say!("{}", failure.sentence());
-            return failure.exit();
-        }
-    };
-    let auto = settings.resolved.config.merge.auto_merge_clean;
-    let is_meant = |landing: &QueuedLanding| landing.entries.iter().any(|entry| entry.target == *target);
-    let mut exit = Exit::Done;
-    for landing in queued.into_iter().filter(is_meant) {
-        let ended = match landing.is_workable(auto) {
-            true => land_one_queued(ground, &landing).unwrap_or_else(|failure| {
-                let hint = failure.hint.iter().map(|hint| format!("; {hint}"));
-                say!("{}{}", failure.sentence(), hint.collect::<String>());
-                failure.exit()
-            }),
-            false => exit_of_waiting(&landing),
-        };
-        exit = if ended == Exit::Done { exit } else { ended };
-    }
-    exit
-}
-
-/// What a landing comes to that nobody can do anything about but a person.
-fn exit_of_waiting(landing: &QueuedLanding) -> Exit {
-    let has = |state: EntryState| landing.entries.iter().any(|entry| entry.state == state);
-    match () {
-        () if has(EntryState::Escalated) => Exit::LandingRefused,
-        () if has(EntryState::Red) => Exit::WorkFailed,
-        () => Exit::WaitsForPerson,
-    }
-}
-
-fn land_one_queued(ground: &MergeGround<'_>, landing: &QueuedLanding) -> Result<Exit, Failure> {
-    let MergeGround { globals, settings, place } = ground;
-    let summary = Summary::newest(&place.repo, &landing.session).map_err(|error| of_engine(&error))?;
-    let places = Places::of_session(place.clone(), &summary.started, settings)?;
-    // Where it goes was said when it was queued.
-    let targets = landing_targets(&places.repos(), &landing.id).map_err(|error| of_queue(&error))?;
-    let parts = parts(&places, &summary, &Targets::Named(targets))?;
-    land_all(globals, settings, &places, &landing.session, parts)
-}
-
-/// Puts a session over several repositories into the queues of its targets.
-pub fn enqueue_all(
-    (globals, redactor): (&Globals, &Redactor),
-    places: &Places,
-    summary: &Summary,
-    into: Option<&BranchName>,
-) -> Result<Exit, Failure> {
-    let targets = into.map_or(Targets::Started, |into| Targets::One(into.clone()));
-    let parts = parts(places, summary, &targets)?;
-    if unfinished_landings(&places.record.repo).contains(&summary.session) {
-        refuse_other_target(&summary.session, &recorded_targets(summary), into)?;
-    }
-    let together = submit_together(&places.repos(), &summary.session, &parts, redactor);
-    let together = together.map_err(|error| of_queue(&error))?;
-    let mut out = Out::new();
-    match globals.json {
-        true => {
-            let parts: Vec<Value> = parts.iter().map(part_json).collect();
-            out.json(&json!({"session": summary.session, "together": together, "parts": parts}))?;
-        }
-        false => {
-            let (repos, session) = (listed(names(&parts), usize::MAX), &summary.session);
-            out.line(format!("queued: session {session}, which lands in {repos} together"))?;
-        }
-    }
-    Ok(Exit::Done)
 }

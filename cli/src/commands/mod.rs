@@ -20,7 +20,7 @@ mod init;
 mod inspect;
 mod land;
 mod logs;
-mod merge;
+pub(super) mod merge;
 mod pause;
 mod pr;
 mod push;

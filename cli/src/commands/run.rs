@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;
 use crate::code::Code;
-use crate::commands::land::finish_landings;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
+use crate::joint_landing::finish_landings;
 use crate::lib_errors::of_engine;
 use crate::pipeline_file::PipelineFile;
 use crate::place::{Place, Places};

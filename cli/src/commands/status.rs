@@ -28,12 +28,12 @@ use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_no_task, of_tree};
 use crate::next_commands::{about, resume_task};
 use crate::place::Place;
+use crate::place::target;
 use crate::render::tree::{RunningTask, TreeView, running, withered_json};
 use crate::render::{Out, pushes, question, session as show, spent};
 use crate::sessions::{self, SessionGround};
 use crate::settings;
 use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
-use crate::tree::plan::target;
 use crate::tree::watch::{StatusPage, watch};
 
 /// Show the task trees of this branch, the open tasks and the sessions of this repository, or one task or session.

@@ -26,9 +26,9 @@ use crate::lib_errors::{of_no_task, of_store, of_tree};
 use crate::pipeline_file::PipelineFile;
 use crate::place::Place;
 use crate::queue_settings::queue_settings;
-use crate::remotes::deepen_on_demand;
 use crate::render::Out;
 use crate::settings::Settings;
+use crate::workspace_repos::deepen_on_demand;
 
 /// How tasks are started.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub fn start_tasks(
 ) -> Result<Exit, Failure> {
     let answers = options.answers.read(globals)?;
     let settings = settings.deepening(true);
-    deepen_on_demand(&settings, &place)?;
+    deepen_on_demand(&settings, &place.name, &place.repo)?;
     note_repository(&settings.state_dir, place.repo.workdir().unwrap_or(place.repo.git_dir()));
     let site = RunSite::new(globals, (dir, settings, place), answers, false);
     let store = TaskStore::new(&site.place.repo);

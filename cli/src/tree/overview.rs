@@ -17,7 +17,7 @@ use pleach::tree::{Marking, TreeRepo, as_merged_now};
 use pleach::workspace::{Lock, LockHolder, target_lock};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
-use super::plan::{limits, target};
+pub(super) use super::plan::{limits, target};
 use super::repos::{TreePlaces, first_next};
 use crate::code::Code;
 use crate::failure::Failure;

@@ -19,7 +19,7 @@ use pleach::schedule::ScheduleOptions;
 use pleach::text::{listed, shell_word};
 use pleach::tree::progress::named_base;
 use pleach::tree::{self, QueueLanding, TaskPipeline, TreePlan, check_target};
-use pleach::workspace::{branch_ref, target_of};
+use pleach::workspace::branch_ref;
 
 use super::find::{TreeFile, name_in_commits};
 use super::repos::TreePlaces;
@@ -29,7 +29,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_git, of_queue, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
-use crate::place::Place;
+pub(super) use crate::place::{Place, target};
 use crate::queue_settings::queue_settings;
 use crate::settings::{self, Search, Settings, shortened};
 
@@ -310,23 +310,6 @@ pub fn limits(config: &Config) -> ScheduleOptions {
         isolation: tree.isolation,
         early_stop: tree.early_stop,
         ..ScheduleOptions::default()
-    }
-}
-
-/// The branch tasks land on: the one that is checked out. The branches of tasks and phases are on their way to another.
-pub fn target(place: &Place) -> Result<BranchName, Failure> {
-    let head = place.repo.head().map_err(|error| of_git(&error))?;
-    let branch = head.branch.ok_or_else(|| {
-        Failure::new(Code::DetachedHead, "HEAD is detached, so there is no branch the tasks could land on")
-            .hint("check a branch out with `git switch BRANCH`, or make one with `git switch -c NAME`")
-    })?;
-    match target_of(&place.branch_prefix, &branch) {
-        None => Ok(branch),
-        Some(target) => {
-            let message = format!("`{branch}` is checked out, where pleach gathers what lands on `{target}`");
-            let back = format!("go back with `git switch {}` and run again", shell_word(&target));
-            Err(Failure::new(Code::OwnBranch, message).hint(back))
-        }
     }
 }
 

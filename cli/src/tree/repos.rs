@@ -8,9 +8,9 @@ use pleach::schedule::NextAction;
 use pleach::tree::progress::named_base;
 use pleach::tree::{self, TreeRepo, TreeRepos};
 
-use super::plan::target;
 use crate::code::Code;
 use crate::failure::Failure;
+use crate::place::target;
 use crate::place::{Place, Places};
 use crate::settings::Settings;
 

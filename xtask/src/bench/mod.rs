@@ -32,7 +32,8 @@ use std::process::ExitCode;
 use options::Options;
 use verdict::Verdicts;
 
-use crate::{Done, cargo};
+use crate::cargo;
+use crate::usage::{Done, USAGE};
 
 /// Runs a benchmark. Its exit code says whether all targets were met.
 pub fn run(root: &Path, args: &[&str]) -> Done {
@@ -44,7 +45,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     }
     let (name, options) = match args {
         [name, rest @ ..] => (*name, Options::read(rest)?),
-        [] => return Err(crate::USAGE.into()),
+        [] => return Err(USAGE.into()),
     };
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
@@ -59,7 +60,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "validate" => validate::run(&pleach()?, &options)?,
         "workspaces" => workspaces::run(&pleach()?, &options)?,
         "worktrees" => worktrees::run(&pleach()?, &options)?,
-        _ => return Err(crate::USAGE.into()),
+        _ => return Err(USAGE.into()),
     };
     Ok(conclude(&verdicts))
 }

@@ -64,7 +64,7 @@ impl Options {
                 "--streams" => options.streams = number(value()?)?,
                 "--agents" => options.agents = number(value()?)?,
                 "--nodes" => options.nodes = Some(number(value()?)?),
-                _ => return Err(crate::USAGE.into()),
+                _ => return Err(crate::usage::USAGE.into()),
             }
         }
         Ok(options)

@@ -9,6 +9,7 @@ use pleach::git::{self, BlobId, CommitSpec, Durability, EntryKind, Person, Repo,
 use pleach::ids::CommitId;
 
 use super::borrowed;
+use super::random::Random;
 use super::scenario::{self, SideFiles};
 
 /// One in so many merges is clean, and one in so many of these was changed by whoever committed it.
@@ -18,24 +19,6 @@ const MAIN: &str = "refs/heads/main";
 
 /// The second of the first commit.
 const START: i64 = 1_700_000_000;
-
-/// A generator of numbers that follow from a seed.
-pub struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
-        usize::try_from(number).unwrap_or(usize::MAX) % end
-    }
-}
 
 /// Makes a repository with so many conflicting merges on `main`.
 pub fn generate(dir: &Path, count: usize, seed: u64) -> Result<(), Box<dyn Error>> {

@@ -4,6 +4,7 @@
 mod borrowed;
 mod compare;
 mod generate;
+mod random;
 mod replay;
 mod report;
 mod scenario;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use pleach::config::{DerivedFiles, DerivedRules, Environment, Structural};
 use pleach::merging::{RecordedResolutions, StructuralMerge, TierOptions};
 
-use crate::Done;
+use crate::usage::{Done, USAGE};
 use borrowed::BorrowedRepo;
 
 /// Reads the arguments and does what they say.
@@ -23,7 +24,7 @@ pub fn run(args: &[&str]) -> Done {
         ["--generate", dir, count] => generated(dir, count, "1"),
         ["--generate", dir, count, "--seed", seed] => generated(dir, count, seed),
         [repo, rest @ ..] if !repo.starts_with("--") => replayed(Path::new(repo), rest),
-        _ => Err(crate::USAGE.into()),
+        _ => Err(USAGE.into()),
     }
 }
 
@@ -45,7 +46,7 @@ fn replayed(repo: &Path, mut args: &[&str]) -> Done {
         args = rest;
     }
     if !args.is_empty() {
-        return Err(crate::USAGE.into());
+        return Err(USAGE.into());
     }
     let borrowed = BorrowedRepo::new(repo)?;
     let options = options(&borrowed, derived)?;

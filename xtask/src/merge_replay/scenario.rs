@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pleach::git::EntryKind;
 
-use super::generate::Random;
+use super::random::Random;
 
 /// Paths, and what is there.
 pub type SideFiles = BTreeMap<String, (EntryKind, Vec<u8>)>;

@@ -10,7 +10,7 @@ use pleach::process::Cancel;
 use pleach::view::Summary;
 use pleach::workspace::own_name;
 
-use super::item;
+use super::item::item;
 use super::report::Report;
 use crate::failure::Failure;
 use crate::lib_errors::of_git;

@@ -10,8 +10,9 @@ use pleach::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
 use pleach::view::Summary;
 use pleach::workspace::disk_usage;
 
+use super::cleaner::Cleaner;
+use super::item::{item, text};
 use super::remote_refs::RemoteRefs;
-use super::{Cleaner, item, text};
 use crate::code::Code;
 use crate::commands::rm;
 use crate::failure::Failure;
@@ -36,9 +37,9 @@ impl Cleaner<'_> {
             Ok(removal) => removal,
             Err(why) => return self.report.stays(&format!("session {session}"), place, &why),
         };
-        let planned = if self.args.remote { remote.of_session(place, summary, &mut self.report)? } else { Vec::new() };
+        let planned = if self.with_remotes { remote.of_session(place, summary, &mut self.report)? } else { Vec::new() };
         let mut sizes = Sizes::of(&removal);
-        if self.args.dry_run {
+        if self.dry_run {
             for step in removal.steps() {
                 self.step(place, session, &step, &mut sizes)?;
             }
@@ -70,7 +71,7 @@ impl Cleaner<'_> {
         let of_session = |kind, name: String| CleanedItem { session: Some(session.clone()), ..item(kind, name, &of) };
         let (what, cleaned) = match step {
             RemovalStep::Keep { reference, .. } => {
-                let reference = (!self.args.dry_run).then_some(reference.as_str());
+                let reference = (!self.dry_run).then_some(reference.as_str());
                 return self.report.kept(&format!("session {session}"), &of, reference);
             }
             RemovalStep::LeaveBranch { branch, .. } => {

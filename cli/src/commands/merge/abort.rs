@@ -7,7 +7,7 @@ use pleach::landing::{AbortError, QueueError, abort_resolution, find_entry};
 use pleach::record::StoredEntry;
 use serde_json::json;
 
-use super::MergeGround;
+use super::ground::MergeGround;
 use crate::commands::rm::stays_failure;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -7,8 +7,8 @@ use pleach::queue::QueueEntry;
 use pleach::redact::Redactor;
 use serde_json::json;
 
+use super::ground::{MergeGround, entry_json};
 use super::queue::short;
-use super::{MergeGround, entry_json};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;

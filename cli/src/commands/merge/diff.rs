@@ -6,7 +6,7 @@ use pleach::ids::CommitId;
 use pleach::queue::QueueEntry;
 use serde_json::{Value, json};
 
-use super::MergeGround;
+use super::ground::MergeGround;
 use crate::code::Code;
 use crate::commands::diff::{file_json, plain_patch, table};
 use crate::exit::Exit;

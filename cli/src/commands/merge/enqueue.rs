@@ -8,12 +8,12 @@ use pleach::queue::EntryState;
 use pleach::view::{Summary, resolve_session};
 use pleach::workspace::branch_ref;
 
+use super::ground::{MergeGround, entry_json};
 use super::queue::short;
-use super::{MergeGround, entry_json};
 use crate::code::Code;
-use crate::commands::land::enqueue_all;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::joint_landing::enqueue_all;
 use crate::lib_errors::{of_git, of_queue};
 use crate::place::Places;
 use crate::render::Out;

@@ -17,12 +17,12 @@ use pleach::trust::TrustScope;
 use pleach::workspace::branch_ref;
 use serde_json::json;
 
-use super::{MergeGround, entry_json, how_landed};
+use super::ground::{MergeGround, entry_json, how_landed};
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::commands::land::land_queued;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::joint_landing::land_queued;
 use crate::lib_errors::{of_git, of_queue, of_store};
 use crate::place::Place;
 use crate::preflight::warn_of_red_target;

@@ -12,7 +12,7 @@ use pleach::workspace::{Lock, queue_lock};
 use serde_json::{Value, json};
 
 use super::estimate::{QueueEstimate, batch_mates, usual_test};
-use super::{MergeGround, RepoQueue, entry_json, wait_words};
+use super::ground::{MergeGround, RepoQueue, entry_json, wait_words};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};

@@ -5,7 +5,7 @@ use pleach::landing::{ConflictWorktree, begin_resolution, finish_resolution};
 use pleach::workspace::default_worktree_base;
 use serde_json::json;
 
-use super::{MergeGround, entry_json};
+use super::ground::{MergeGround, entry_json};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;

@@ -8,7 +8,7 @@ use pleach::landing::MergeQueue;
 use pleach::workspace::{Lock, queue_lock};
 use serde_json::json;
 
-use super::{MergeGround, RepoQueue};
+use super::ground::{MergeGround, RepoQueue};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;

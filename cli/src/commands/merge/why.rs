@@ -8,7 +8,7 @@ use pleach::text::listed;
 use serde_json::json;
 
 use super::diff::EntryChange;
-use super::{MergeGround, entry_json};
+use super::ground::{MergeGround, entry_json};
 use crate::commands::diff::file_json;
 use crate::exit::Exit;
 use crate::failure::Failure;

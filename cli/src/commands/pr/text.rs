@@ -7,7 +7,7 @@ use pleach::redact::Redactor;
 use pleach::text::shorten;
 use pleach::view::{TurnView, View};
 
-use super::PushedBranch;
+use super::pushed_branch::PushedBranch;
 use crate::render::spent;
 
 /// The most characters of a title.

@@ -10,7 +10,7 @@ use pleach::tree::ad_hoc::{AdHocStatus, known_repositories, note_repository};
 use pleach::workspace::target_of;
 use serde_json::json;
 
-use super::TaskGround;
+use super::ground::TaskGround;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

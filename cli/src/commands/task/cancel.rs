@@ -8,7 +8,7 @@ use pleach::landing::withdraw_task;
 use pleach::tree::ad_hoc::{AdHocStatus, TaskView};
 use serde_json::json;
 
-use super::TaskGround;
+use super::ground::TaskGround;
 use crate::code::Code;
 use crate::commands::cancel::cancel_and_wait;
 use crate::exit::Exit;

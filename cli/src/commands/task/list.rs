@@ -6,7 +6,7 @@ use pleach::text::listed;
 use pleach::tree::ad_hoc::{AdHocStatus, TaskView};
 use serde_json::json;
 
-use super::{TaskGround, marked_task_json};
+use super::ground::{TaskGround, marked_task_json};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks, marked};

@@ -5,7 +5,7 @@ use pleach::ids::BranchName;
 use pleach::landing::{Submission, allow, enqueue, find_entry};
 use pleach::tree::ad_hoc::AdHocStatus;
 
-use super::TaskGround;
+use super::ground::TaskGround;
 use crate::commands::merge::process_now;
 use crate::exit::Exit;
 use crate::failure::Failure;

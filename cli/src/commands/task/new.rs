@@ -12,7 +12,7 @@ use pleach::tree::check_target;
 use pleach::tree::progress::base_branch;
 use pleach::workspace::branch_ref;
 
-use super::{TaskGround, task_json};
+use super::ground::{TaskGround, task_json};
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -20,9 +20,9 @@ use crate::forge::{Forge, none_installed};
 use crate::globals::Globals;
 use crate::lib_errors::{of_git, of_no_task, of_store, of_tree};
 use crate::next_commands::about;
+use crate::place::target;
 use crate::remotes::known_remote;
 use crate::render::{Out, style};
-use crate::tree::plan::target;
 use crate::tree::{StartOptions, start_tasks};
 
 /// Give a repository a task.

@@ -7,8 +7,8 @@ use pleach::text::listed;
 use pleach::tree::ad_hoc::{TaskView, feedback_of, spent_on};
 use serde_json::{Value, json};
 
+use super::ground::{TaskGround, task_json};
 use super::list::state;
-use super::{TaskGround, task_json};
 use crate::commands::inspect::what_failed;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::TaskGround;
+use super::ground::TaskGround;
 use crate::answers::AnswerArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;

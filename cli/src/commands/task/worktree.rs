@@ -4,7 +4,7 @@ use clap::Args;
 use pleach::clock;
 use serde_json::json;
 
-use super::TaskGround;
+use super::ground::TaskGround;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

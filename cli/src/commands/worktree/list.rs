@@ -5,7 +5,7 @@ use pleach::clock;
 use pleach::workspace::disk_usage;
 use serde_json::json;
 
-use super::{PlacedWorktree, document, owner};
+use super::placed::{PlacedWorktree, document, owner};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

@@ -5,7 +5,7 @@ use pleach::keep::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, prune_wo
 use pleach::text::listed;
 use serde_json::{Value, json};
 
-use super::{PlacedWorktree, document, owner};
+use super::placed::{PlacedWorktree, document, owner};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

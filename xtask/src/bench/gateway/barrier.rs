@@ -12,11 +12,13 @@ use std::time::Instant;
 use pleach::config::Environment;
 use serde_json::{Value, json};
 
-use super::WARM_UP;
 use super::client::Client;
 use crate::bench::files;
 use crate::bench::samples::Samples;
 use crate::bench::world::World;
+
+/// Calls before anything is measured.
+pub const WARM_UP: usize = 20;
 
 /// The word that makes this program the agent.
 pub const AGENT: &str = "gateway-agent";

@@ -18,7 +18,7 @@ use pleach::llm::Remote;
 use pleach::llm::wire::Format;
 use pleach::process::Spawner;
 
-use self::barrier::Times;
+use self::barrier::{Times, WARM_UP};
 use self::client::{Client, RULES};
 use self::server::{PIECES, Server};
 use super::options::Options;
@@ -30,9 +30,6 @@ pub use self::barrier::{AGENT, agent};
 /// What a call may take longer through the gateway, at the median. How long it is held at the barrier, where the turn
 /// before is committed and recorded, follows the repository and is shown apart.
 const ADDED_MS: f64 = 1.0;
-
-/// Calls before anything is measured.
-const WARM_UP: usize = 20;
 
 /// Runs the benchmark with the program as it is shipped.
 pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>> {
