@@ -41,3 +41,4 @@ pub mod view;
 pub mod workspace;
 
 mod confined_fs;
+mod deadline;

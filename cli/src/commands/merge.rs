@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::runtime::block_on;
 use crate::session::build;
-use crate::settings::{self};
+use crate::settings;
 
 /// Bring branches into their target through the merge queue, tested.
 ///

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
-use crate::clock::within;
+use crate::deadline::within;
 use crate::event::{Usage, Warning, WarningCode};
 use crate::llm::{Answered, Message, ModelNames, Pricing, Provider, Request, price_unknown};
 use crate::process::Cancel;

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 
 /// The longest request that is accepted; a compressed one counts together with its content.
 pub(super) const LONGEST: usize = 128 << 20;

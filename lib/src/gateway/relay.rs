@@ -14,7 +14,7 @@ use super::exchange::CallCost;
 use super::failed_calls::NOT_FORWARDED;
 use super::state::GatewayState;
 use super::watch::{AnswerOutcome, BROKE_OFF, Watcher};
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 use crate::event::Usage;
 use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Response, price_estimated};
 

@@ -25,7 +25,7 @@ use super::scripted::{self, Scripted};
 use super::state::GatewayState;
 use super::upstream::Upstream;
 use super::watch::{AnswerOutcome, Watcher};
-use crate::clock::reached;
+use crate::deadline::reached;
 use crate::event::{Usage, WarningCode};
 use crate::llm::wire::Format;
 use crate::llm::{

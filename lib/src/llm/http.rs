@@ -24,7 +24,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::clock::{Deadline, within};
+use crate::deadline::{Deadline, within};
 
 /// How long making a connection may take.
 const CONNECT: Duration = Duration::from_secs(15);

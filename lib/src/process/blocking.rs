@@ -16,8 +16,8 @@ use super::env;
 use super::error::SpawnError;
 use super::exit::{Exit, Timeout};
 use super::stdio::Stdin;
-use crate::clock::Deadline;
 use crate::config::Environment;
+use crate::deadline::Deadline;
 
 /// A helper program for [`run_blocking`]. It inherits the environment with its credentials, unless `environment` is
 /// given, but without the variables that locate a repository, and runs with `LC_ALL=C`.

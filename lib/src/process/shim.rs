@@ -18,7 +18,7 @@ use super::limits::LimitedCommand;
 use super::sandbox::{self, NotStarted};
 use super::tree;
 use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 
 /// How long orphans of a command may take to finish by themselves: the `tee` of a pipeline still has to write its last
 /// lines after the shell that started it has exited.

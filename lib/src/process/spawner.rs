@@ -23,8 +23,8 @@ use super::limits::given_open_files;
 use super::sandbox::to_words;
 use super::wire::{self, CommandEnd, Descriptors, SpawnRequest, SupervisorReport};
 use super::{Cancel, CommandLimits, CommandSpec, Exit, Output, OutputStream, SpawnError, Stdin, Timeout, env, tree};
-use crate::clock::{Deadline, reached, within};
 use crate::config::Environment;
+use crate::deadline::{Deadline, reached, within};
 
 /// How long the supervisor may take to read its request.
 const HANDOVER: Duration = Duration::from_secs(10);

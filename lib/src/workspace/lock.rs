@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::names::lock_path;
 use super::stop_request::is_wish;
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 
 /// How often somebody who only looks is waited for.
 const LOOKS: u32 = 1_000;

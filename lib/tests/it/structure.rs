@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 35] = [
+const ORDER: [&str; 36] = [
     "text",
     "ids",
     "redact",
@@ -24,6 +24,7 @@ const ORDER: [&str; 35] = [
     "queue",
     "route",
     "clock",
+    "deadline",
     "confined_fs",
     "plain_file",
     "process",

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::client::{AcpAction, AcpClient, AcpEnd};
 use super::lines::{LineSplitter, OutputLine, UNREAD};
 use crate::agent::{AgentError, StateRef, Turn, TurnVerdict, Turns};
-use crate::clock::{Deadline, reached, within};
+use crate::deadline::{Deadline, reached, within};
 use crate::process::{Cancel, Canceller, CommandSpec, Output, OutputStream, SpawnError, Spawner};
 
 /// How long an agent may take until it can be given its task.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::BuiltinLimits;
 use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
-use crate::clock::{Deadline, reached};
+use crate::deadline::{Deadline, reached};
 use crate::event::SideCall;
 use crate::llm::{
     Answered, Charge, ErrorClass, LlmError, Message, ModelNames, Part, Pricing, Provider, Request, Response, Role,

@@ -21,8 +21,8 @@ use super::cli::Billing;
 use super::intent::intent_of;
 use super::tool_commands::ConfiguredTools;
 use super::{Agent, AgentError, AgentReply, BoxFuture, End, Introduction, Job, Profile, Turn, TurnVerdict, Turns};
-use crate::clock::Deadline;
 use crate::confined_fs::Jail;
+use crate::deadline::Deadline;
 use crate::event::{ToolCall, Warning, WarningCode};
 use crate::llm::{
     Answered, Message, ModelNames, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated,

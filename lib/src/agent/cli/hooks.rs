@@ -19,7 +19,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::clock::within;
+use crate::deadline::within;
 
 /// What an agent's hook tells at most.
 const LONGEST: u64 = 64 << 20;

@@ -19,7 +19,7 @@ use self::replay::Replay;
 use super::intent::intent_of;
 use super::{AgentError, Job, Turn, TurnVerdict, Turns};
 use crate::budget::Amount;
-use crate::clock::{Deadline, within};
+use crate::deadline::{Deadline, within};
 use crate::event::{SideCall, ToolCall, Warning};
 use crate::gateway::{
     CallCost, CallDecision, Exchange, FEW, Facts, FailedCalls, Gateway, HeldCall, Upstream, UsageMeter,

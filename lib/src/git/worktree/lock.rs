@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 use crate::git::error::{Error, IoContext as _};
 
 /// How long to wait for other processes that create a worktree of the same repository.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 use crate::process::Cancel;
 
 /// Stops one node at its timeout, or with the whole run.

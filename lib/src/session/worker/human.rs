@@ -9,6 +9,7 @@ use super::collected::Collected;
 use super::worker::{block, work_message};
 use super::{Effect, HumanEffect, Stopped, Worker};
 use crate::clock;
+use crate::deadline;
 use crate::env::{Engine, GateAnswer, GateReply, Question};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 use crate::ids::RepoPath;
@@ -24,7 +25,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     let asked = async {
         let answer = engine.interviewer.ask(question, &worker.cancel);
         match question.timeout {
-            Some(timeout) => clock::within(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
+            Some(timeout) => deadline::within(timeout, answer).await.unwrap_or(GateAnswer::TimedOut),
             None => answer.await,
         }
     };
@@ -110,7 +111,7 @@ fn edits(worker: &mut Worker, conflicts: &ConflictWork) -> Result<Changes, Stopp
 async fn comment(engine: &Engine, question: &Question, reply: &GateReply) -> Option<String> {
     let comment = engine.interviewer.comment(question, reply);
     match question.timeout {
-        Some(timeout) => clock::within(timeout, comment).await.flatten(),
+        Some(timeout) => deadline::within(timeout, comment).await.flatten(),
         None => comment.await,
     }
 }

@@ -8,7 +8,7 @@ use super::collected::Collected;
 use super::command::{self, CommandRun};
 use super::worker::block;
 use super::{Stopped, Worker};
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 use crate::env::{self, git_variables};
 use crate::event::{Outcome, PauseReason, WarningCode};
 use crate::plan::tree::{TestCommand, TestKind};

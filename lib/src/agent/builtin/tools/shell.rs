@@ -9,7 +9,7 @@ use super::answer::{ToolAnswer, Wrote};
 use crate::agent::Job;
 use crate::agent::builtin::BuiltinLimits;
 use crate::agent::tool_commands::{ToolCommand, describe_output};
-use crate::clock::Deadline;
+use crate::deadline::Deadline;
 use crate::process::sandbox::Refusals;
 use crate::process::{self, Cancel, CommandSpec, Spawner};
 
