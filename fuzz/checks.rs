@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use pleach::config::{Layer, Precedence, parse_dotenv, parse_project, resolve};
-use pleach::plan::diagnostic::{Diagnostic, line_column};
-use pleach::plan::lint::KnownNames;
-use pleach::plan::{Inputs, build, dot, files_named, graph, print, validate};
-use pleach::trailer::{CommitMessage, TurnFacts};
+use pleach_core::config::{Layer, Precedence, parse_dotenv, parse_project, resolve};
+use pleach_core::plan::diagnostic::{Diagnostic, line_column};
+use pleach_core::plan::lint::KnownNames;
+use pleach_core::plan::{Inputs, build, dot, files_named, graph, print, validate};
+use pleach_core::trailer::{CommitMessage, TurnFacts};
 
 /// A pipeline: findings lie inside the text, and what is sound survives being printed.
 pub fn dot(source: &str) {
@@ -49,7 +49,7 @@ pub fn config(text: &str) {
     for level in [Precedence::Project, Precedence::Arborist] {
         if let Ok(resolved) = resolve(vec![Layer::file(level, file, text)]) {
             let recorded = resolved.config.recordable();
-            pleach::config::Config::from_recorded(recorded).expect("what was recorded is a configuration");
+            pleach_core::config::Config::from_recorded(recorded).expect("what was recorded is a configuration");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agents::agent::BoxFuture;
 use clap::Args;
-use pleach::agent::BoxFuture;
-use pleach::env::{Broadcast, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Question};
-use pleach::process::Cancel;
+use engine::env::{Broadcast, GateAnswer, GateReply, GivenAnswers, Interviewer, NoChoice, Question};
+use os::process::Cancel;
 use serde_json::Value;
 
 use crate::code::Code;
@@ -57,7 +57,7 @@ impl AnswerArgs {
                 Failure::new(Code::AnswersUnreadable, format!("cannot use the answers in `{}`: {why}", file.display()))
                     .hint(r#"write a JSON object such as {"approve": "Yes", "review": ["Revise", "Accept"]}"#)
             };
-            let text = pleach::plain_file::read_given(&path).map_err(|error| unusable(error.to_string()))?;
+            let text = os::plain_file::read_given(&path).map_err(|error| unusable(error.to_string()))?;
             let value: BTreeMap<String, Value> =
                 serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
             for (node, answer) in value {

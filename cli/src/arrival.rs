@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
-use pleach::event::PipelineStarted;
-use pleach::git::remote::{self, BroughtRecords, CloneRequest, RemoteRecords, RemoteUrl};
-use pleach::git::{self, Repo};
-use pleach::ids::{CommitId, RepoName, SessionId};
-use pleach::process::Cancel;
-use pleach::record::History;
-use pleach::view::Summary;
+use engine::view::Summary;
+use git::Repo;
+use git::record::History;
+use git::remote::{self, BroughtRecords, CloneRequest, RemoteRecords, RemoteUrl};
+use os::process::Cancel;
+use pleach_core::event::PipelineStarted;
+use pleach_core::ids::{CommitId, RepoName, SessionId};
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -278,7 +278,7 @@ pub fn refuse_continued(settings: &Settings, place: &Place, id: &SessionId) -> R
         .workspace
         .repos
         .get(&place.name)
-        .is_some_and(|repo| repo.push_policy() == pleach::config::PushPolicy::OnCheckpoint);
+        .is_some_and(|repo| repo.push_policy() == pleach_core::config::PushPolicy::OnCheckpoint);
     let Some(remote) = remote_of(config, &place.name)?.filter(|_| pushes) else { return Ok(()) };
     let Ok(sessions) = remote::remote_sessions(&remote, &settings.own_environment, &Cancel::never()) else {
         return Ok(());
@@ -288,7 +288,7 @@ pub fn refuse_continued(settings: &Settings, place: &Place, id: &SessionId) -> R
         return Ok(());
     }
     let message = format!("another machine has continued session {id}: {remote} has records that are not from here");
-    let address = pleach::text::shell_word(remote.to_string());
+    let address = pleach_core::text::shell_word(remote.to_string());
     Err(Failure::new(Code::ContinuedElsewhere, message).hint(format!(
         "go on there; once it has stopped, `pleach resume {id} --remote {address}` brings what it did and continues here"
     )))

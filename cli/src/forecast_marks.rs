@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pleach::git::Repo;
-use pleach::ids::BranchName;
-use pleach::landing::{ForecastMark, quick_forecast};
-use pleach::tree::ad_hoc::TaskView;
-use pleach::view::{SessionStatus, Summary};
+use engine::landing::{ForecastMark, quick_forecast};
+use engine::tree::ad_hoc::TaskView;
+use engine::view::{SessionStatus, Summary};
+use git::Repo;
+use pleach_core::ids::BranchName;
 
 use crate::render::style::{BAD, paint};
 

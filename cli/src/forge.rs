@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pleach::agent::find_program;
-use pleach::config::Environment;
-use pleach::git::remote::RemoteUrl;
-use pleach::process::{Blocking, Cancel, Exit as ProgramExit, StallGuard, Stdin, run_blocking};
-use pleach::text::shorten;
+use agents::agent::find_program;
+use git::remote::RemoteUrl;
+use os::process::{Blocking, Cancel, Exit as ProgramExit, StallGuard, Stdin, run_blocking};
+use pleach_core::config::Environment;
+use pleach_core::text::shorten;
 use serde_json::Value;
 
 use crate::code::Code;

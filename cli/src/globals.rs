@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
-use pleach::config::Environment;
+use pleach_core::config::Environment;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -72,8 +72,7 @@ impl Globals {
                     .hint("-C takes a directory that exists")
             })?,
         };
-        pleach::git::crash::install(&environment)
-            .map_err(|error| Failure::new(Code::CrashPointInvalid, error.to_string()))?;
+        git::crash::install(&environment).map_err(|error| Failure::new(Code::CrashPointInvalid, error.to_string()))?;
         say::set_up(args.quiet, args.color);
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));

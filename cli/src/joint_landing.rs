@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use pleach::ids::{BranchName, RepoName, SessionId};
-use pleach::landing::{
+use engine::landing::{
     JointLanding, JointOutcome, JointPart, MergeQueue, QueuedLanding, landing_targets, queue_to_trust, queued_landings,
     submit_together, unfinished_landings,
 };
-use pleach::queue::{EntryState, QueueEntry};
-use pleach::redact::Redactor;
-use pleach::text::{listed, shell_word};
-use pleach::trust::TrustScope;
-use pleach::view::{RepoWork, SessionStatus, Summary};
+use engine::trust::TrustScope;
+use engine::view::{RepoWork, SessionStatus, Summary};
+use pleach_core::ids::{BranchName, RepoName, SessionId};
+use pleach_core::queue::{EntryState, QueueEntry};
+use pleach_core::redact::Redactor;
+use pleach_core::text::{listed, shell_word};
 use serde_json::{Value, json};
 
 use crate::answers::Answers;

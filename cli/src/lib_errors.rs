@@ -3,16 +3,17 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use pleach::ids::{SessionId, TaskId};
-use pleach::landing::QueueError;
-use pleach::plan::ad_hoc::AdHocError;
-use pleach::plan::diagnostic::Severity;
-use pleach::process::shortage;
-use pleach::text::{closest, first_line, shell_word};
-use pleach::tree::ad_hoc::{NoAdHocTask, StoreError};
-use pleach::tree::{self, progress};
-use pleach::workspace::{self, LockError, LockHolder};
-use pleach::{env, git, record, trust};
+use engine::landing::QueueError;
+use engine::tree::ad_hoc::{NoAdHocTask, StoreError};
+use engine::tree::{self, progress};
+use engine::{env, trust};
+use git::record;
+use git::workspace::{self, LockError, LockHolder};
+use os::process::shortage;
+use pleach_core::ids::{SessionId, TaskId};
+use pleach_core::plan::ad_hoc::AdHocError;
+use pleach_core::plan::diagnostic::Severity;
+use pleach_core::text::{closest, first_line, shell_word};
 
 use crate::code::Code;
 use crate::exit::Exit;
@@ -378,7 +379,7 @@ pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pleach::env;
+    use engine::env;
 
     fn shown(failure: &Failure) -> (u8, String, String) {
         (failure.exit().code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
@@ -460,9 +461,9 @@ mod tests {
 
     #[test]
     fn each_kind_of_error_has_its_exit_code() {
-        let session: pleach::ids::SessionId = "abcdefgh".parse().expect("a session id");
-        let branch: pleach::ids::BranchName = "b".parse().expect("a branch name");
-        let commit = pleach::ids::CommitId::from_bytes([1; 20]);
+        let session: pleach_core::ids::SessionId = "abcdefgh".parse().expect("a session id");
+        let branch: pleach_core::ids::BranchName = "b".parse().expect("a branch name");
+        let commit = pleach_core::ids::CommitId::from_bytes([1; 20]);
         let held = || LockError::Held { what: "it".into(), holder: "them".into() };
         let cases: [(env::Error, u8); 8] = [
             (held().into(), 6),

@@ -41,13 +41,13 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // The supervisor of every spawned program is pleach itself, before anything else of it is set up.
     match args.next() {
-        Some(first) if first == "__exec" => return pleach::process::exec_main(args),
+        Some(first) if first == "__exec" => return os::process::exec_main(args),
         // So is the hook of an agent, which asks the pleach that runs it.
-        Some(first) if first == "__hook" => return pleach::agent::hook_main(args),
+        Some(first) if first == "__hook" => return agents::agent::hook_main(args),
         // And the server of an agent's tools, which runs them below such a supervisor.
         Some(first) if first == "__tools" => {
             return match session::shim_program() {
-                Ok(shim) => pleach::agent::tools_main(args, shim),
+                Ok(shim) => agents::agent::tools_main(args, shim),
                 Err(_) => ExitCode::FAILURE,
             };
         }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::event::TaskOf;
-use pleach::ids::TaskId;
-use pleach::step::TreeName;
-use pleach::text::shell_word;
+use pleach_core::event::TaskOf;
+use pleach_core::ids::TaskId;
+use pleach_core::step::TreeName;
+use pleach_core::text::shell_word;
 
 use crate::globals::Globals;
 use crate::settings::shortened;
@@ -145,7 +145,7 @@ fn path_word(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pleach::config::Environment;
+    use pleach_core::config::Environment;
 
     fn given(line: &[&str]) -> Globals {
         Globals {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use pleach::config::Config;
-use pleach::plain_file;
-use pleach::plan::lint::KnownNames;
-use pleach::plan::{Inputs, files_named};
-use pleach::text::listed;
+use os::plain_file;
+use pleach_core::config::Config;
+use pleach_core::plan::lint::KnownNames;
+use pleach_core::plan::{Inputs, files_named};
+use pleach_core::text::listed;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -50,7 +50,7 @@ impl PipelineFile {
         Ok(Self { name: name.display().to_string(), source, files, is_built_in: false })
     }
 
-    /// The inputs of [`pleach::plan::load`].
+    /// The inputs of [`pleach_core::plan::load`].
     pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
         Inputs { files: self.files.clone(), values }
     }

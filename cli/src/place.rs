@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::config::DEFAULT_BRANCH_PREFIX;
-use pleach::env::SessionRepos;
-use pleach::event::PipelineStarted;
-use pleach::git::{self, Repo};
-use pleach::ids::{BranchName, CommitId, RepoName};
-use pleach::record::SESSIONS;
-use pleach::session::SessionRepo;
-use pleach::text::shell_word;
-use pleach::workspace::{repo_name, target_of};
+use engine::env::SessionRepos;
+use engine::session::SessionRepo;
+use git::Repo;
+use git::record::SESSIONS;
+use git::workspace::{repo_name, target_of};
+use pleach_core::config::DEFAULT_BRANCH_PREFIX;
+use pleach_core::event::PipelineStarted;
+use pleach_core::ids::{BranchName, CommitId, RepoName};
+use pleach_core::text::shell_word;
 
 use crate::code::Code;
 use crate::failure::Failure;

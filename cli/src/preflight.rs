@@ -3,20 +3,20 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pleach::agent::{CliAgent, Roster};
-use pleach::config::{Config, InvalidAgent};
-use pleach::env::{Engine, Question};
-use pleach::git::{self, Repo};
-use pleach::ids::{BranchName, CommitId, ContextId};
-use pleach::landing::known_tip_test;
-use pleach::plan::diagnostic::Severity;
-use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
-use pleach::plan::tree::TaskTree;
-use pleach::plan::{self, lint};
-use pleach::queue::EntryTest;
-use pleach::text::{counted, listed, shell_word};
-use pleach::trust::{TrustItem, TrustScope};
-use pleach::workspace::GuardWatch;
+use agents::agent::{CliAgent, Roster};
+use engine::env::{Engine, Question};
+use engine::landing::known_tip_test;
+use engine::trust::{TrustItem, TrustScope};
+use git::Repo;
+use git::workspace::GuardWatch;
+use pleach_core::config::{Config, InvalidAgent};
+use pleach_core::ids::{BranchName, CommitId, ContextId};
+use pleach_core::plan::diagnostic::Severity;
+use pleach_core::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach_core::plan::tree::TaskTree;
+use pleach_core::plan::{self, lint};
+use pleach_core::queue::EntryTest;
+use pleach_core::text::{counted, listed, shell_word};
 use serde_json::Value;
 
 use crate::answers::Answers;
@@ -30,7 +30,7 @@ use crate::queue_settings::queue_settings;
 use crate::render::Source;
 use crate::session::SIMULATED;
 use crate::settings::Settings;
-use crate::survey::agents::default_agent;
+use crate::survey::known_agents::default_agent;
 use crate::trust::TerminalTruster;
 
 /// Says that a test fails already on the branch that is to be worked on, where that is known: nothing is run for it.
@@ -171,7 +171,7 @@ pub fn choose_agent(settings: &mut Settings, pipeline: &Pipeline) -> Result<(), 
 /// A node without a usable agent would end the run there and waste everything before it.
 pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
     for node in pipeline.agent_nodes() {
-        let cannot = |source| of_engine(&pleach::env::Error::Agent { node: node.id.clone(), source });
+        let cannot = |source| of_engine(&engine::env::Error::Agent { node: node.id.clone(), source });
         let agent = agents.of(node).map_err(cannot)?;
         if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
             let failure = Failure::new(Code::AgentUnpaid, format!("`{}` cannot be worked on: {why}", node.id));
@@ -235,7 +235,7 @@ pub fn warn_of_dirty_files(globals: &Globals, places: &Places) -> Result<(), Fai
 }
 
 fn warn_of_dirty_files_in(globals: &Globals, place: &Place, several: bool) -> Result<(), Failure> {
-    let failed = |error: pleach::workspace::Error| of_engine(&error.into());
+    let failed = |error: git::workspace::Error| of_engine(&error.into());
     let paths = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
     if paths.is_empty() || globals.verbosity < 0 {
         return Ok(());

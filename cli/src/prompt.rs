@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pleach::config::Config;
-use pleach::ids::CommitId;
-use pleach::plan::{PromptTest, pipeline_for_prompt};
+use pleach_core::config::Config;
+use pleach_core::ids::CommitId;
+use pleach_core::plan::{PromptTest, pipeline_for_prompt};
 
 use crate::failure::Failure;
 use crate::pipeline_file::{PipelineFile, is_pipeline_name};

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pleach::config::{AgentChoice, InvalidAgent};
-use pleach::landing::{QueueSettings, ResolverSettings};
-use pleach::queue::{EntryTest, MergeTests};
+use engine::landing::{QueueSettings, ResolverSettings};
+use pleach_core::config::{AgentChoice, InvalidAgent};
+use pleach_core::queue::{EntryTest, MergeTests};
 
 use crate::place::Place;
 use crate::settings::Settings;
-use crate::survey::agents::default_agent;
+use crate::survey::known_agents::default_agent;
 
 /// The most tests that run at once unless the settings say otherwise.
 const USUAL_SLOTS: usize = 4;

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use pleach::config::{Config, PushPolicy, RecordPush, RepoSettings};
-use pleach::env::{PushSettings, RepoPush};
-use pleach::event::{Event, FetchedStart, RepoCloned, RepoFetched};
-use pleach::git::Head;
-use pleach::git::remote::{self, CloneRequest, RemoteUrl};
-use pleach::ids::{BranchName, RepoName};
-use pleach::process::Cancel;
-use pleach::session::SessionRepo;
-use pleach::trust::for_workspace;
-use pleach::workspace::{StartPoint, start_point, upstream};
+use engine::env::{PushSettings, RepoPush};
+use engine::session::SessionRepo;
+use engine::trust::for_workspace;
+use git::Head;
+use git::remote::{self, CloneRequest, RemoteUrl};
+use git::workspace::{StartPoint, start_point, upstream};
+use os::process::Cancel;
+use pleach_core::config::{Config, PushPolicy, RecordPush, RepoSettings};
+use pleach_core::event::{Event, FetchedStart, RepoCloned, RepoFetched};
+use pleach_core::ids::{BranchName, RepoName};
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use pleach::env::Supervisor;
-use pleach::process::Canceller;
-use pleach::session::LOOK;
-use pleach::workspace::StopRequest;
+use engine::env::Supervisor;
+use engine::session::LOOK;
+use git::workspace::StopRequest;
+use os::process::Canceller;
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstream::AutoStream;
 use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
-use pleach::config::Environment;
-use pleach::event::Warning;
+use pleach_core::config::Environment;
+use pleach_core::event::Warning;
 
 /// Writes one line on standard error, as `eprintln!` does but for the panic.
 macro_rules! say {
@@ -25,7 +25,7 @@ macro_rules! say {
 /// Writes a warning with this code on standard error, once: what is met again and again is one warning.
 macro_rules! warning {
     ($code:ident, $($arg:tt)*) => {
-        $crate::say::warn(&pleach::event::WarningCode::$code.with(format!($($arg)*)))
+        $crate::say::warn(&pleach_core::event::WarningCode::$code.with(format!($($arg)*)))
     };
 }
 

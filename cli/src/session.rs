@@ -5,19 +5,19 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
 
-use pleach::agent::{MessageWriter, Profile, Roster};
-use pleach::config::{AgentSettings, Config, Environment};
-use pleach::env::{AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Supervisor, UnmeteredAgent};
-use pleach::event::{Event, Notification, PauseReason};
-use pleach::git::CommitLimits;
-use pleach::ids::{BranchName, CommitId};
-use pleach::llm::{Providers, Script};
-use pleach::plan::pipeline::Node;
-use pleach::process::sandbox::{self, SandboxChoice};
-use pleach::process::{self, Cancel, Canceller, Spawner};
-use pleach::session::{self, Pause, Session, SessionEnded, spawn_session};
-use pleach::text::{counted, listed, shell_word};
-use pleach::workspace::{BranchFollower, PushState, Workspace, WorktreeSettings};
+use agents::agent::{MessageWriter, Profile, Roster};
+use agents::llm::{Providers, Script};
+use engine::env::{AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Supervisor, UnmeteredAgent};
+use engine::session::{self, Pause, Session, SessionEnded, spawn_session};
+use git::CommitLimits;
+use git::workspace::{BranchFollower, PushState, Workspace, WorktreeSettings};
+use os::process::sandbox::{self, SandboxChoice};
+use os::process::{self, Cancel, Canceller, Spawner};
+use pleach_core::config::{AgentSettings, Config, Environment};
+use pleach_core::event::{Event, Notification, PauseReason};
+use pleach_core::ids::{BranchName, CommitId};
+use pleach_core::plan::pipeline::Node;
+use pleach_core::text::{counted, listed, shell_word};
 
 use crate::answers::Answers;
 use crate::code::Code;
@@ -227,7 +227,7 @@ fn interviewer(answers: Answers, events: &Broadcast) -> Box<dyn Interviewer> {
     } else {
         Box::new(Nobody)
     };
-    Box::new(pleach::env::PreparedAnswers::new(answers.given, last))
+    Box::new(engine::env::PreparedAnswers::new(answers.given, last))
 }
 
 /// The model providers of the built-in agent.
@@ -237,7 +237,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
             Failure::new(Code::ScriptInvalid, format!("cannot use the script `{}`: {why}", file.display()))
                 .hint("docs/scripted-provider.md shows how a script is written")
         };
-        let text = pleach::plain_file::read(file).map_err(|error| unusable(error.to_string()))?;
+        let text = os::plain_file::read(file).map_err(|error| unusable(error.to_string()))?;
         Script::parse(&text).map_err(|error| unusable(error.to_string()))
     });
     Ok(Providers::new(config, &settings.environment, spawner, script.transpose()?))

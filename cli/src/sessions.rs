@@ -1,12 +1,12 @@
 //! Finding the session a command is about.
 
-use pleach::clock;
-use pleach::env::SessionRepos;
-use pleach::event::PipelineStarted;
-use pleach::git::Repo;
-use pleach::ids::SessionId;
-use pleach::record::History;
-use pleach::view::{NoSession, SessionStatus, Summary, View, resolve_session};
+use engine::env::SessionRepos;
+use engine::view::{NoSession, SessionStatus, Summary, View, resolve_session};
+use git::Repo;
+use git::record::History;
+use pleach_core::clock;
+use pleach_core::event::PipelineStarted;
+use pleach_core::ids::SessionId;
 
 use crate::code::Code;
 use crate::failure::Failure;

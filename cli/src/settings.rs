@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use pleach::config::{self, ConfigError, Environment, Layer, MergeSettings, Precedence, Resolved, Source};
-use pleach::merging::TierOptions;
-use pleach::plain_file;
-use pleach::redact::Redactor;
+use engine::merging::TierOptions;
+use os::plain_file;
+use pleach_core::config::{self, ConfigError, Environment, Layer, MergeSettings, Precedence, Resolved, Source};
+use pleach_core::redact::Redactor;
 use serde_json::{Value, json};
 
 use crate::code::Code;

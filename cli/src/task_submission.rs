@@ -1,9 +1,9 @@
 //! The work of a finished task, as the merge queue takes it.
 
-use pleach::ids::BranchName;
-use pleach::landing::Submission;
-use pleach::queue::EntryTest;
-use pleach::tree::ad_hoc::{AdHocStatus, TaskStore, TaskView, view_tasks};
+use engine::landing::Submission;
+use engine::tree::ad_hoc::{AdHocStatus, TaskStore, TaskView, view_tasks};
+use pleach_core::ids::BranchName;
+use pleach_core::queue::EntryTest;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -56,8 +56,7 @@ pub fn task_submission(
         return Ok(of_branch);
     }
     let repo = &place.repo;
-    let tip =
-        repo.refs().find(&pleach::workspace::branch_ref(into)).map_err(|error| crate::lib_errors::of_git(&error))?;
+    let tip = repo.refs().find(&git::workspace::branch_ref(into)).map_err(|error| crate::lib_errors::of_git(&error))?;
     let base = tip.map(|tip| repo.history().merge_base(of_branch.head, tip)).transpose();
     let base = base.map_err(|error| crate::lib_errors::of_git(&error))?.flatten();
     Ok(Submission { task: Some(task.id.clone()), depends: task.depends.clone(), base, ..of_branch })

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::config::{Config, RepoSettings};
-use pleach::git::remote::RemoteUrl;
-use pleach::git::{self, Repo};
-use pleach::ids::RepoName;
-use pleach::trust::for_workspace;
+use engine::trust::for_workspace;
+use git::Repo;
+use git::remote::RemoteUrl;
+use pleach_core::config::{Config, RepoSettings};
+use pleach_core::ids::RepoName;
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -13,7 +13,7 @@ use crate::usage::{Done, USAGE};
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
+struct FlakyOptions {
     /// What the names of the tests contain; empty for all of them.
     filter: String,
     /// How often each is run.
@@ -22,7 +22,7 @@ struct Options {
     jobs: usize,
 }
 
-impl Options {
+impl FlakyOptions {
     fn read(args: &[&str]) -> Option<Self> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let mut options = Self { filter: String::new(), times: 0, jobs };
@@ -85,7 +85,7 @@ struct Failures {
 
 /// Runs the tests and says of each that failed how often it did.
 pub fn run(root: &Path, args: &[&str]) -> Done {
-    let Options { filter, times, jobs } = Options::read(args).ok_or(USAGE)?;
+    let FlakyOptions { filter, times, jobs } = FlakyOptions::read(args).ok_or(USAGE)?;
     let binaries = built(root)?;
     let mut tests = Vec::new();
     for binary in &binaries {
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn times_are_asked_for_and_a_filter_may_be() {
-        let read = |args: &str| Options::read(&args.split_whitespace().collect::<Vec<_>>());
-        let options = |filter: &str, times, jobs| Some(Options { filter: filter.to_owned(), times, jobs });
+        let read = |args: &str| FlakyOptions::read(&args.split_whitespace().collect::<Vec<_>>());
+        let options = |filter: &str, times, jobs| Some(FlakyOptions { filter: filter.to_owned(), times, jobs });
         assert_eq!(read("crash:: --times 20 --jobs 3"), options("crash::", 20, 3));
         assert_eq!(read("--jobs 1 --times 2"), options("", 2, 1));
         for wrong in ["", "crash", "--times", "--times 0", "--times x", "a b --times 1", "--fast --times 1"] {

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::budget::BudgetLimits;
-use pleach::env::{PlannerBudget, UnmeteredAgent};
-use pleach::event::Warning;
-use pleach::git::{self, Repo};
-use pleach::plan::spec::{self, SpecError};
-use pleach::plan::tree::TaskTree;
-use pleach::text::counted;
-use pleach::tree::{PlanError, Planner, planner_node};
-use pleach::trust::for_planner;
-use pleach::workspace::Scratch;
+use engine::env::{PlannerBudget, UnmeteredAgent};
+use engine::tree::{PlanError, Planner, planner_node};
+use engine::trust::for_planner;
+use git::Repo;
+use git::workspace::Scratch;
+use pleach_core::budget::BudgetLimits;
+use pleach_core::event::Warning;
+use pleach_core::plan::spec::{self, SpecError};
+use pleach_core::plan::tree::TaskTree;
+use pleach_core::text::counted;
 use serde_json::json;
 
 use crate::answers::Answers;
@@ -109,7 +109,7 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
     }
     let root = repo.and_then(Repo::workdir);
     let named = |path: PathBuf| {
-        let text = pleach::plain_file::read(&path).map_err(|error| {
+        let text = os::plain_file::read(&path).map_err(|error| {
             unreadable(&path, &error).hint(match error.kind() {
                 ErrorKind::InvalidData => "save the file as UTF-8",
                 _ => "make the file readable, or take it out of the directory",

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::event::Recorded;
-use pleach::git::Repo;
-use pleach::ids::SessionId;
-use pleach::session::cancel_session;
+use engine::session::cancel_session;
+use git::Repo;
+use pleach_core::event::Recorded;
+use pleach_core::ids::SessionId;
 use serde_json::json;
 
 use crate::exit::Exit;

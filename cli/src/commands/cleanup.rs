@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use clap::Args;
 use jiff::Timestamp;
-use pleach::clock;
-use pleach::ids::RepoName;
-use pleach::plan::dot::read_duration;
+use pleach_core::clock;
+use pleach_core::ids::RepoName;
+use pleach_core::plan::dot::read_duration;
 
 use self::cleaner::Cleaner;
 use self::remote_refs::RemoteRefs;

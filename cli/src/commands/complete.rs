@@ -1,7 +1,7 @@
 //! `pleach __complete`: the ids that could be next on a command line, for the scripts of `pleach completions`.
 
 use clap::{Arg, Args, Command};
-use pleach::view::View;
+use engine::view::View;
 
 use crate::commands::task::TaskGround;
 use crate::exit::Exit;
@@ -55,7 +55,7 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
     }
     if wanted.ad_hoc {
         for view in TaskGround::find(&globals, None)?.views()?.iter().filter(|view| view.status.is_open()) {
-            let name = pleach::step::shown_name(&view.task.name);
+            let name = pleach_core::step::shown_name(&view.task.name);
             out.line(format!("{}\t{name}, {}", view.task.id, view.status))?;
         }
     }
@@ -65,7 +65,7 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
         for grown in &trees {
             let (tree, progress) = (&grown.file.tree, &grown.progress);
             for task in tree.order() {
-                let name = tree.node(task).map(|node| pleach::step::shown_name(&node.name)).unwrap_or_default();
+                let name = tree.node(task).map(|node| pleach_core::step::shown_name(&node.name)).unwrap_or_default();
                 out.line(format!("{task}\t{name}, {}", progress.task(task).status.as_str()))?;
             }
         }

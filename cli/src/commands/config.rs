@@ -1,8 +1,8 @@
 //! `pleach config`
 
 use clap::Args;
-use pleach::config::{self, SettingKey, Source};
-use pleach::text::{listed, visible};
+use pleach_core::config::{self, SettingKey, Source};
+use pleach_core::text::{listed, visible};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
@@ -115,7 +115,7 @@ fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
     }
     if found.is_empty() {
         let failure = Failure::new(Code::NoSuchSetting, format!("there is no setting `{asked}`"));
-        return Err(match pleach::text::closest(asked, known.iter().map(String::as_str)) {
+        return Err(match pleach_core::text::closest(asked, known.iter().map(String::as_str)) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure.hint("`pleach config` lists all settings"),
         });

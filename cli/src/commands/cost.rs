@@ -1,9 +1,9 @@
 //! `pleach cost`
 
 use clap::{Args, ValueEnum};
-use pleach::budget::{Amount, By, Costs};
-use pleach::text::listed;
-use pleach::view::costs;
+use engine::view::costs;
+use pleach_core::budget::{Amount, By, Costs};
+use pleach_core::text::listed;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::config::Config;
-use pleach::event::{Event, Route};
-use pleach::git::{self, Repo};
-use pleach::ids::{RepoName, RepoPath};
-use pleach::record::History;
-use pleach::session::{SessionRepo, StartRequest, start_session};
-use pleach::text::{named, shell_word};
+use engine::session::{SessionRepo, StartRequest, start_session};
+use git::Repo;
+use git::record::History;
+use pleach_core::config::Config;
+use pleach_core::event::{Event, Route};
+use pleach_core::ids::{RepoName, RepoPath};
+use pleach_core::text::{named, shell_word};
 
 use self::merging::merge_branches;
 use self::repository::DemoRepository;
@@ -127,7 +127,7 @@ fn work_tree(demo: &DemoRepository<'_>) -> Result<Exit, Failure> {
 fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let (dir, fixed) = match asked {
         Some(dir) => (globals.path(&dir), true),
-        None => (std::env::temp_dir().join(format!("pleach-demo-{}", pleach::workspace::new_session_id())), false),
+        None => (std::env::temp_dir().join(format!("pleach-demo-{}", git::workspace::new_session_id())), false),
     };
     let taken = fixed && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
     if taken {

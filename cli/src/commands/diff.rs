@@ -1,11 +1,11 @@
 //! `pleach diff`
 
 use clap::Args;
-use pleach::event::Snapshot;
-use pleach::git::{self, FileStat, Repo};
-use pleach::ids::{CommitId, ContextId, RepoName};
-use pleach::record::contexts;
-use pleach::view::Summary;
+use engine::view::Summary;
+use git::record::contexts;
+use git::{FileStat, Repo};
+use pleach_core::event::Snapshot;
+use pleach_core::ids::{CommitId, ContextId, RepoName};
 use serde_json::{Value, json};
 
 use crate::code::Code;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use agents::llm::Providers;
 use clap::Args;
-use pleach::config::Environment;
-use pleach::git::{self, Repo};
-use pleach::llm::Providers;
-use pleach::process::sandbox::SandboxChoice;
+use git::Repo;
+use os::process::sandbox::SandboxChoice;
+use pleach_core::config::Environment;
 use serde_json::json;
 
 use crate::commands::init::{runtime, spawner};
@@ -19,7 +19,7 @@ use crate::render::Out;
 use crate::session::{protection, providers, roster};
 use crate::settings::{self, Settings};
 use crate::survey::health::{self, Finding, Level};
-use crate::survey::{self, agents, orphans};
+use crate::survey::{self, known_agents, orphans};
 use crate::workspace_repos::record_repo;
 
 /// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions left behind.
@@ -80,14 +80,14 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let own = &settings.own_environment;
     let spawner = spawner(own)?;
     let runtime = runtime()?;
-    let installed = runtime.block_on(agents::installed(environment, &spawner));
+    let installed = runtime.block_on(known_agents::installed(environment, &spawner));
     let providers = providers(&settings, config, &spawner).unwrap_or_else(|failure| {
         findings.push(Finding::error("settings", failure.sentence(), failure.hint.unwrap_or_default()));
         Providers::default()
     });
     let roster = roster(config, providers, spawner.clone(), own);
     if config.agent.is_none() {
-        findings.push(health::no_agent(agents::default_agent(&settings)));
+        findings.push(health::no_agent(known_agents::default_agent(&settings)));
     }
     match &roster {
         Ok(roster) => findings.extend(runtime.block_on(health::configured(config, roster, own))),
@@ -167,7 +167,7 @@ fn repository(dir: &Path, environment: &Environment, findings: &mut Vec<Finding>
             let failure = of_git(&error);
             let fix = failure.hint.clone().unwrap_or_else(|| "run pleach in a repository".into());
             let finding = match &error {
-                pleach::git::Error::NotARepository { .. } => Finding::warn("repository", failure.sentence(), fix),
+                git::Error::NotARepository { .. } => Finding::warn("repository", failure.sentence(), fix),
                 _ => Finding::error("repository", failure.sentence(), fix),
             };
             findings.push(finding);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::text::counted;
-use pleach::view::ExportError;
+use engine::view::ExportError;
+use pleach_core::text::counted;
 use serde_json::json;
 
 use crate::code::Code;

@@ -1,9 +1,9 @@
 //! `pleach forecast`
 
 use clap::Args;
-use pleach::ids::{BranchName, RepoPath};
-use pleach::landing::{ForecastPair, forecast};
-use pleach::text::listed;
+use engine::landing::{ForecastPair, forecast};
+use pleach_core::ids::{BranchName, RepoPath};
+use pleach_core::text::listed;
 use serde_json::json;
 
 use crate::exit::Exit;
@@ -43,7 +43,7 @@ pub fn run(globals: &Globals, args: ForecastArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if forecast.pairs.is_empty() {
-        let open = pleach::text::counted(forecast.branches.len() as u64, "open branch");
+        let open = pleach_core::text::counted(forecast.branches.len() as u64, "open branch");
         out.line(format!("{open}; none changes what another or `{target}` has changed"))?;
         return Ok(Exit::Done);
     }

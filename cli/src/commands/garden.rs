@@ -1,7 +1,7 @@
 //! `pleach garden`
 
 use clap::Args;
-use pleach::ids::TaskId;
+use pleach_core::ids::TaskId;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use pleach::plan::{self, pipeline::Pipeline};
-use pleach::text::shell_word;
+use pleach_core::plan;
+use pleach_core::plan::pipeline::Pipeline;
+use pleach_core::text::shell_word;
 
 use crate::code::Code;
 use crate::exit::Exit;

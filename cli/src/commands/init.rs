@@ -6,14 +6,14 @@ use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+use agents::agent::find_program;
+use agents::llm::usual_model;
 use clap::Args;
-use pleach::agent::find_program;
-use pleach::config::{self, Environment, Layer, Precedence, ProviderName};
-use pleach::git::{self, Head};
-use pleach::landing::{TipTest, run_tip_test};
-use pleach::llm::usual_model;
-use pleach::plain_file;
-use pleach::process::Spawner;
+use engine::landing::{TipTest, run_tip_test};
+use git::Head;
+use os::plain_file;
+use os::process::Spawner;
+use pleach_core::config::{self, Environment, Layer, Precedence, ProviderName};
 use serde_json::{Value, json};
 
 use crate::answers::Answers;
@@ -30,7 +30,7 @@ use crate::session::{build, shim_program};
 use crate::settings::{self, PROJECT_FILES, Search};
 use crate::stdin_lines;
 use crate::survey;
-use crate::survey::agents::{self, INSTALL, Installed};
+use crate::survey::known_agents::{self, INSTALL, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
 
@@ -157,7 +157,7 @@ fn first_test(globals: &Globals, root: &Path, proposal: &Proposal<'_>) -> Result
 /// Looks around.
 fn look(globals: &Globals, root: &Path) -> Result<Survey, Failure> {
     let spawner = spawner(&globals.environment)?;
-    let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner));
+    let agents = runtime()?.block_on(known_agents::installed(&globals.environment, &spawner));
     let guesses = project::guesses(&files(root)?);
     let commands = guesses.iter().flat_map(|guess| guess.setup.iter().chain(&guess.test));
     let programs = commands.filter_map(|command| project::program(command));

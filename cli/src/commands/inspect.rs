@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::git::Repo;
-use pleach::ids::TaskId;
-use pleach::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
-use pleach::state::Phase;
-use pleach::step::{Feedback, FeedbackKind, shown_name};
-use pleach::text::{first_line, shorten};
-use pleach::trailer::CommitMessage;
-use pleach::tree::{self, logs};
-use pleach::view::{Summary, View};
-use pleach::workspace::{branch_ref, task_branch};
+use engine::tree::{self, logs};
+use engine::view::{Summary, View};
+use git::Repo;
+use git::workspace::{branch_ref, task_branch};
+use pleach_core::ids::TaskId;
+use pleach_core::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
+use pleach_core::state::Phase;
+use pleach_core::step::{Feedback, FeedbackKind, shown_name};
+use pleach_core::text::{first_line, shorten};
+use pleach_core::trailer::CommitMessage;
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -74,7 +74,7 @@ struct TaskView<'a> {
     feedback: Vec<Feedback>,
     /// Where it is being worked.
     running: Option<RunningTask>,
-    logs: Vec<pleach::tree::TaskLog>,
+    logs: Vec<engine::tree::TaskLog>,
 }
 
 impl<'a> TaskView<'a> {
@@ -103,7 +103,7 @@ impl<'a> TaskView<'a> {
         }
         let waits = self.grown.file.tree.dependencies(self.task);
         if !waits.is_empty() {
-            fields.push(("depends on", pleach::text::listed(waits, 20)));
+            fields.push(("depends on", pleach_core::text::listed(waits, 20)));
         }
         if node.is_leaf() {
             fields.push(("standing", standing(self.state, &ground.limits)));
@@ -114,7 +114,7 @@ impl<'a> TaskView<'a> {
         fields.extend(self.running.iter().map(|running| ("now", running.words())));
         let touches = self.grown.file.tree.touches(self.task);
         if !touches.is_empty() {
-            fields.push(("touches", pleach::text::listed(touches, 20)));
+            fields.push(("touches", pleach_core::text::listed(touches, 20)));
         }
         if self.grown.progress.cut_off {
             fields.push(("history", CUT_OFF.to_owned()));

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use pleach::ids::{BranchName, SessionId};
-use pleach::landing::{JointPart, Submission, enqueue, unfinished_landings};
-use pleach::view::Summary;
+use engine::landing::{JointPart, Submission, enqueue, unfinished_landings};
+use engine::view::Summary;
+use pleach_core::ids::{BranchName, SessionId};
 use serde_json::{Value, json};
 
 use crate::commands::merge::{MergeGround, process_entry};

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::git::Repo;
-use pleach::ids::{RepoName, TaskId};
-use pleach::text::listed;
-use pleach::tree::{TaskLog, logs};
+use engine::tree::{TaskLog, logs};
+use git::Repo;
+use pleach_core::ids::{RepoName, TaskId};
+use pleach_core::text::listed;
 use serde_json::{Value, json};
 
 use crate::code::Code;

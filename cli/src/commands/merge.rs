@@ -18,9 +18,9 @@ pub use queue::short;
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use pleach::ids::BranchName;
-use pleach::landing::QueueOutcome;
-use pleach::queue::QueueEntry;
+use engine::landing::QueueOutcome;
+use pleach_core::ids::BranchName;
+use pleach_core::queue::QueueEntry;
 
 use crate::answers::Answers;
 use crate::exit::Exit;

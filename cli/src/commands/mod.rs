@@ -43,7 +43,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use pleach::config::Environment;
+use pleach_core::config::Environment;
 
 use crate::code::Code;
 use crate::exit::Exit;
@@ -158,13 +158,13 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error, json),
     };
-    let heeded = pleach::process::wait_for_children();
+    let heeded = os::process::wait_for_children();
     let heeded = heeded.map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "cannot listen for the end of programs").because(&error)
     });
     let ready = heeded.and_then(|()| {
-        pleach::process::raise_open_files();
-        pleach::process::check_threads().map_err(|error| {
+        os::process::raise_open_files();
+        os::process::check_threads().map_err(|error| {
             Failure::new(Code::RuntimeUnavailable, "the system gives pleach no threads").because(&error)
         })
     });

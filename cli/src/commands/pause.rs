@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::session::pause_session;
-use pleach::view::{SessionStatus, Summary};
-use pleach::workspace::LockHolder;
+use engine::session::pause_session;
+use engine::view::{SessionStatus, Summary};
+use git::workspace::LockHolder;
 use serde_json::json;
 
 use crate::code::Code;

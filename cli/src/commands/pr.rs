@@ -4,9 +4,9 @@ mod pushed_branch;
 mod text;
 
 use clap::Args;
-use pleach::ids::{BranchName, SessionId};
-use pleach::tree::ad_hoc::AdHocStatus;
-use pleach::view::{RepoWork, SessionStatus, Summary, View};
+use engine::tree::ad_hoc::AdHocStatus;
+use engine::view::{RepoWork, SessionStatus, Summary, View};
+use pleach_core::ids::{BranchName, SessionId};
 use serde_json::{Value, json};
 
 use self::pushed_branch::PushedBranch;

@@ -1,10 +1,10 @@
 //! `pleach push`
 
 use clap::Args;
-use pleach::config::PushPolicy;
-use pleach::event::Event;
-use pleach::session::spawn_push;
-use pleach::view::{SessionStatus, Summary, View};
+use engine::session::spawn_push;
+use engine::view::{SessionStatus, Summary, View};
+use pleach_core::config::PushPolicy;
+use pleach_core::event::Event;
 use serde_json::{Value, json};
 
 use crate::answers::Answers;

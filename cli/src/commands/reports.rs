@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::git::Repo;
-use pleach::ids::TaskId;
-use pleach::progress::{StepCommit, TaskState};
+use git::Repo;
+use pleach_core::ids::TaskId;
+use pleach_core::progress::{StepCommit, TaskState};
 use serde_json::{Value, json};
 
 use crate::commands::logs::{repo_at, warn_incomplete};
@@ -79,7 +79,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.
 fn report(repo: &Repo, task: &TaskId, found: &StepCommit, path: &str) -> Result<Value, Failure> {
-    let holds = match pleach::tree::report(repo, found) {
+    let holds = match engine::tree::report(repo, found) {
         // What is there is listed also where the remote that has the rest cannot be reached.
         Err(error) if repo.is_partial() => {
             warning!(ReportUnreadable, "cannot read the report of {task}: {error}");

@@ -1,7 +1,7 @@
 //! `pleach reset`
 
 use clap::Args;
-use pleach::tree::Mark;
+use engine::tree::Mark;
 
 use crate::commands::skip::{MarkArgs, mark};
 use crate::exit::Exit;

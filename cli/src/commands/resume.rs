@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::{AgentChoice, Config, Precedence, Resolved, Source};
-use pleach::env::{Copy, wait_for_orphans};
-use pleach::event::PipelineStarted;
-use pleach::ids::{NodeId, SessionId};
-use pleach::keep::WorktreeOwner;
-use pleach::plan::pipeline::Pipeline;
-use pleach::record::History;
-use pleach::redact::is_marked;
-use pleach::session::{Session, resume_session};
-use pleach::text::{listed, shell_word};
-use pleach::trust::for_inputs;
-use pleach::view::{SessionStatus, Summary, recorded_pipeline};
+use engine::env::{Copy, wait_for_orphans};
+use engine::keep::WorktreeOwner;
+use engine::session::{Session, resume_session};
+use engine::trust::for_inputs;
+use engine::view::{SessionStatus, Summary, recorded_pipeline};
+use git::record::History;
+use pleach_core::config::{AgentChoice, Config, Precedence, Resolved, Source};
+use pleach_core::event::PipelineStarted;
+use pleach_core::ids::{NodeId, SessionId};
+use pleach_core::plan::pipeline::Pipeline;
+use pleach_core::redact::is_marked;
+use pleach_core::text::{listed, shell_word};
 
 use crate::answers::AnswerArgs;
 use crate::arrival::{arrive, refuse_continued};
@@ -156,7 +156,7 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
 }
 
 /// Why a session was not resumed. One that is running can be paused first.
-fn of_resume(id: &SessionId, error: &pleach::env::Error) -> Failure {
+fn of_resume(id: &SessionId, error: &engine::env::Error) -> Failure {
     match of_engine(error) {
         held if held.exit() == Exit::Locked => {
             held.hint(format!("wait until it ends, or pause it first with `pleach pause {id}`"))

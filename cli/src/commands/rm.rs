@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::git::Repo;
-use pleach::ids::{RepoName, RepoPath, SessionId};
-use pleach::keep::{Obstacle, RemoveError, WorktreeStays};
-use pleach::landing::withdraw_session;
-use pleach::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
-use pleach::text::shell_word;
+use engine::keep::{Obstacle, RemoveError, WorktreeStays};
+use engine::landing::withdraw_session;
+use engine::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
+use git::Repo;
+use pleach_core::ids::{RepoName, RepoPath, SessionId};
+use pleach_core::text::shell_word;
 use serde_json::{Value, json};
 
 use self::select::{Selectors, select};

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use agents::agent::Roster;
 use clap::Args;
-use pleach::agent::Roster;
-use pleach::config::{AgentChoice, Precedence, Source as Origin};
-use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
-use pleach::session::{StartRequest, start_session};
-use pleach::text::{first_line, listed};
-use pleach::trust::for_inputs;
+use engine::session::{StartRequest, start_session};
+use engine::trust::for_inputs;
+use pleach_core::config::{AgentChoice, Precedence, Source as Origin};
+use pleach_core::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach_core::text::{first_line, listed};
 use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;

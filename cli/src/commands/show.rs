@@ -4,12 +4,11 @@ mod step;
 mod turn_text;
 
 use clap::Args;
-use pleach::event::Usage;
-use pleach::git::{self, Repo};
-use pleach::ids::{CommitId, RepoName, SessionId, TurnId};
-use pleach::record;
-use pleach::trailer::{CommitMessage, TurnFacts};
-use pleach::view::{Deed, TurnView, View};
+use engine::view::{Deed, TurnView, View};
+use git::{Repo, record};
+use pleach_core::event::Usage;
+use pleach_core::ids::{CommitId, RepoName, SessionId, TurnId};
+use pleach_core::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -144,7 +143,7 @@ fn of_commit(ground: &SessionGround, text: &str, whole: bool) -> Result<(Value, 
             Ok(page.both(whole))
         }
         // The commit outlives its record: it may have been removed, or never been fetched.
-        Err(pleach::env::Error::Record(record::Error::Missing { .. })) => {
+        Err(engine::env::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
             Ok(TurnPage { session, turn: None, commits: vec![shown] }.both(whole))
         }

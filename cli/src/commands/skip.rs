@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::ids::TaskId;
-use pleach::tree::{self, Mark, PreparedMark};
-use pleach::workspace::LockError;
+use engine::tree::{self, Mark, PreparedMark};
+use git::workspace::LockError;
+use pleach_core::ids::TaskId;
 use serde_json::json;
 
 use crate::code::Code;

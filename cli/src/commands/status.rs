@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::clock;
-use pleach::env::lock_name;
-use pleach::event::Landing;
-use pleach::git::Repo;
-use pleach::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
-use pleach::landing::unfinished_landings;
-use pleach::step::{TreeName, shown_name};
-use pleach::text::{counted, shell_word};
-use pleach::tree::TreeRepo;
-use pleach::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
-use pleach::tree::progress::ProgressReader;
-use pleach::view::{RepoWork, SessionStatus, Sessions, Summary, View, session_worktrees};
-use pleach::workspace::{target_of, task_lock};
+use engine::env::lock_name;
+use engine::landing::unfinished_landings;
+use engine::tree::TreeRepo;
+use engine::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
+use engine::tree::progress::ProgressReader;
+use engine::view::{RepoWork, SessionStatus, Sessions, Summary, View, session_worktrees};
+use git::Repo;
+use git::workspace::{target_of, task_lock};
+use pleach_core::clock;
+use pleach_core::event::Landing;
+use pleach_core::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
+use pleach_core::step::{TreeName, shown_name};
+use pleach_core::text::{counted, shell_word};
 use serde_json::{Value, json};
 
 use crate::commands::inspect;
@@ -187,7 +187,7 @@ fn all(
         }
     }
     if let (Some(ground), Some(_)) = (ground, &worked) {
-        picture.locks.push(pleach::workspace::target_lock(&ground.target));
+        picture.locks.push(git::workspace::target_lock(&ground.target));
     }
     let held = tasks.iter().filter(|view| view.holder.is_some());
     picture.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));

@@ -1,7 +1,7 @@
 //! `pleach trust`
 
 use clap::Args;
-use pleach::text::{first_line, visible};
+use pleach_core::text::{first_line, visible};
 use serde_json::json;
 
 use crate::code::Code;

@@ -1,7 +1,7 @@
 //! `pleach turns`
 
 use clap::Args;
-use pleach::view::Moment;
+use engine::view::Moment;
 use serde_json::json;
 
 use crate::exit::Exit;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::plan::diagnostic::{Diagnostic, Severity};
-use pleach::plan::lint::{KnownNames, unsupported};
-use pleach::plan::validate;
-use pleach::text::counted;
+use pleach_core::plan::diagnostic::{Diagnostic, Severity};
+use pleach_core::plan::lint::{KnownNames, unsupported};
+use pleach_core::plan::validate;
+use pleach_core::text::counted;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;

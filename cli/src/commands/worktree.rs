@@ -5,7 +5,7 @@ mod placed;
 mod prune;
 
 use clap::{Args, Subcommand};
-use pleach::keep::own_worktrees;
+use engine::keep::own_worktrees;
 
 use self::placed::PlacedWorktree;
 use crate::exit::Exit;

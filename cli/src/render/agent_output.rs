@@ -1,7 +1,7 @@
 //! The output of agents while they work, for `-v`.
 
-use pleach::event::Event;
-use pleach::llm::{Message, Part, Role};
+use agents::llm::{Message, Part, Role};
+use pleach_core::event::Event;
 use serde::Deserialize as _;
 use serde_json::Value;
 

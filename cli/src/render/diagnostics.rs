@@ -1,7 +1,7 @@
 //! Findings about a text, each with the line it is about.
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use pleach::plan::diagnostic::{Diagnostic, Severity};
+use pleach_core::plan::diagnostic::{Diagnostic, Severity};
 use serde_json::{Value, json};
 
 /// A text with the place of each of its lines, so that a thousand findings do not read it a thousand times.

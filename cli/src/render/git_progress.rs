@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use pleach::config::Environment;
-use pleach::git::{FileOperation, FileProgress, Repo};
-use pleach::text::counted;
+use git::{FileOperation, FileProgress, Repo};
+use pleach_core::config::Environment;
+use pleach_core::text::counted;
 
 use super::duration;
 use crate::globals::Globals;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use pleach::budget::Amount;
+use pleach_core::budget::Amount;
 
 use super::spent;
 use crate::say;
@@ -214,7 +214,7 @@ fn bar(target: ProgressDrawTarget, tasks: Option<(usize, usize)>, begun: Instant
 
 #[cfg(test)]
 mod tests {
-    use pleach::event::Usage;
+    use pleach_core::event::Usage;
 
     use super::*;
 

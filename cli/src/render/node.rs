@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pleach::agent::Roster;
-use pleach::config::AgentChoice;
-use pleach::ids::NodeId;
-use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use agents::agent::Roster;
+use pleach_core::config::AgentChoice;
+use pleach_core::ids::NodeId;
+use pleach_core::plan::pipeline::{HandlerKind, Pipeline};
 
 /// `agent`, `command`, `person`
 pub fn kind(handler: &HandlerKind) -> &str {
@@ -31,7 +31,7 @@ pub struct Workers(BTreeMap<NodeId, String>);
 impl Workers {
     /// The workers of a pipeline's nodes.
     pub fn of(pipeline: &Pipeline, agents: &Roster) -> Self {
-        let words = |node: &pleach::plan::pipeline::Node| match node.handler {
+        let words = |node: &pleach_core::plan::pipeline::Node| match node.handler {
             HandlerKind::Codergen if agents.simulates(node) => "agent, simulated".to_owned(),
             HandlerKind::Codergen => {
                 agents.name(node).map_or("agent".to_owned(), |name| format!("agent {}", short(&name)))

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use pleach::budget::Amount;
-use pleach::config::OnExceeded;
-use pleach::event::{Event, NodeExecution, Notification, ParallelBranchCompleted, Route, Snapshot, Status};
-use pleach::ids::{ContextId, RepoName, RepoPath};
-use pleach::plan::pipeline::HandlerKind;
-use pleach::session::Session;
-use pleach::text::{counted, named};
+use engine::session::Session;
+use pleach_core::budget::Amount;
+use pleach_core::config::OnExceeded;
+use pleach_core::event::{Event, NodeExecution, Notification, ParallelBranchCompleted, Route, Snapshot, Status};
+use pleach_core::ids::{ContextId, RepoName, RepoPath};
+use pleach_core::plan::pipeline::HandlerKind;
+use pleach_core::text::{counted, named};
 
 use super::agent_output::AgentOutput;
 use super::live::{Doing, Live};

@@ -1,12 +1,12 @@
 //! What the remotes of a session have, as `status` shows it.
 
-use pleach::env::SessionRepos;
-use pleach::git::Repo;
-use pleach::ids::{CommitId, RepoName, SessionId};
-use pleach::record::SESSIONS;
-use pleach::text::{counted, listed};
-use pleach::view::Summary;
-use pleach::workspace::{FailedPush, PushState, RemoteState, branch_ref};
+use engine::env::SessionRepos;
+use engine::view::Summary;
+use git::Repo;
+use git::record::SESSIONS;
+use git::workspace::{FailedPush, PushState, RemoteState, branch_ref};
+use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::text::{counted, listed};
 use serde_json::{Value, json};
 
 /// The pushes of a session in these repositories. None for one that is not pushed.

@@ -1,10 +1,10 @@
 //! The question at a gate, and the work to judge.
 
-use pleach::env::{Question, ReviewedWork};
-use pleach::event::HumanInteraction;
-use pleach::git::FileStat;
-use pleach::plan::pipeline::QuestionKind;
-use pleach::text::{counted, listed, shorten};
+use engine::env::{Question, ReviewedWork};
+use git::FileStat;
+use pleach_core::event::HumanInteraction;
+use pleach_core::plan::pipeline::QuestionKind;
+use pleach_core::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
 use super::duration;

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use agents::llm::{Message, Part, Role};
+use engine::view::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
 use jiff::Timestamp;
-use pleach::budget::Amount;
-use pleach::event::{PauseReason, Snapshot};
-use pleach::ids::{CommitId, NodeId, RepoName, RepoPath, SessionId};
-use pleach::llm::{Message, Part, Role};
-use pleach::text::{counted, first_line, listed, shorten};
-use pleach::view::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
+use pleach_core::budget::Amount;
+use pleach_core::event::{PauseReason, Snapshot};
+use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, SessionId};
+use pleach_core::text::{counted, first_line, listed, shorten};
 use serde_json::{Value, json};
 
 use super::{Table, duration, style, tokens};

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 
 use jiff::Timestamp;
-use pleach::event::{Event, Notification, to_the_millisecond};
-use pleach::ids::{ContextId, SessionId};
+use pleach_core::event::{Event, Notification, to_the_millisecond};
+use pleach_core::ids::{ContextId, SessionId};
 use serde::Serialize;
 
 /// Prints events on stdout, numbered.

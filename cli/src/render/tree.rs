@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pleach::ids::{BranchName, NodeId, SessionId, TaskId};
-use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{
+use engine::view::{SessionStatus, Summary};
+use pleach_core::ids::{BranchName, NodeId, SessionId, TaskId};
+use pleach_core::plan::tree::{TaskNode, TaskTree};
+use pleach_core::progress::{
     OtherTreeWork, Progress, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, UnreadableBranch,
 };
-use pleach::schedule::{self, Blocked, NextAction, ScheduleOptions};
-use pleach::step::{TreeName, short_id, shown_name};
-use pleach::text::{counted, listed, shorten};
-use pleach::view::{SessionStatus, Summary};
+use pleach_core::schedule::{self, Blocked, NextAction, ScheduleOptions};
+use pleach_core::step::{TreeName, short_id, shown_name};
+use pleach_core::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
 use super::session::plain;

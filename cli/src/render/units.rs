@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pleach::budget::{Amount, dollars};
+use pleach_core::budget::{Amount, dollars};
 
 /// `850ms`, `4.2s`, `3m 07s`, `1h 02m`.
 pub fn duration(length: Duration) -> String {

@@ -1,13 +1,13 @@
 //! What a run could use on this machine and in this repository. Nothing secret is read: of keys and logins only whether
 //! they are there.
 
-pub mod agents;
 pub mod health;
+pub mod known_agents;
 pub mod orphans;
 pub mod project;
 
-use pleach::config::{Environment, ProviderName};
-use pleach::llm::key_variables;
+use agents::llm::key_variables;
+use pleach_core::config::{Environment, ProviderName};
 
 /// The keys that are there: whose, and the variable each is in.
 pub fn keys(environment: &Environment) -> Vec<(ProviderName, &'static str)> {

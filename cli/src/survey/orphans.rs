@@ -1,9 +1,9 @@
 //! What sessions left behind: where to look for it, what to call it, and its removal.
 
-use pleach::git::Repo;
-use pleach::keep::{self, OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState};
-use pleach::retention::{self, Orphan};
-use pleach::workspace::{default_worktree_base, repo_name};
+use engine::keep::{self, OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState};
+use engine::retention::{self, Orphan};
+use git::Repo;
+use git::workspace::{default_worktree_base, repo_name};
 
 use super::health::Finding;
 use crate::place::{Place, Places};

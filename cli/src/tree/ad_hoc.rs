@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach::config::Isolation;
-use pleach::ids::{BranchName, TaskId};
-use pleach::plan::ad_hoc::{AdHocTask, tree_of};
-use pleach::schedule::ScheduleOptions;
-use pleach::step::TreeName;
-use pleach::text::listed;
-use pleach::tree::ad_hoc::{AdHocStatus, TaskStore, TaskView, note_repository, view_tasks};
-use pleach::tree::{QueueLanding, TaskPipeline, TreeClaim, TreePlan};
+use engine::tree::ad_hoc::{AdHocStatus, TaskStore, TaskView, note_repository, view_tasks};
+use engine::tree::{QueueLanding, TaskPipeline, TreeClaim, TreePlan};
+use pleach_core::config::Isolation;
+use pleach_core::ids::{BranchName, TaskId};
+use pleach_core::plan::ad_hoc::{AdHocTask, tree_of};
+use pleach_core::schedule::ScheduleOptions;
+use pleach_core::step::TreeName;
+use pleach_core::text::listed;
 use serde_json::json;
 
 use super::plan::{OwnWorker, PlannedRepo, commits, default_pipeline, for_tasks, limits, test_command};
@@ -128,7 +128,7 @@ fn ready(views: &[TaskView], retry_failed: bool) -> Vec<TaskId> {
 type Claims = BTreeMap<BranchName, (TreeClaim, Vec<TaskId>)>;
 
 /// Claims tasks, and says which of them somebody else has.
-fn claim(site: &RunSite<'_>, chosen: &[TaskId]) -> Result<(Claims, Vec<(TaskId, pleach::tree::Error)>), Failure> {
+fn claim(site: &RunSite<'_>, chosen: &[TaskId]) -> Result<(Claims, Vec<(TaskId, engine::tree::Error)>), Failure> {
     let (mut claims, mut held) = (Claims::new(), Vec::new());
     for id in chosen {
         let found = TaskStore::new(&site.place.repo).get(id).map_err(|error| of_store(&error))?;

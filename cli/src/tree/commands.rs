@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use pleach::ids::TaskId;
-use pleach::step::TreeName;
-use pleach::tree::TreePlan;
+use engine::tree::TreePlan;
+use pleach_core::ids::TaskId;
+use pleach_core::step::TreeName;
 
 use crate::globals::Globals;
 use crate::next_commands::{self as next, about};

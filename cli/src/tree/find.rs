@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach::git::Repo;
-use pleach::ids::RepoPath;
-use pleach::plan::ad_hoc::{AdHocTask, tree_of};
-use pleach::plan::tree::TaskTree;
-use pleach::step::TreeName;
-use pleach::tree::Stamp;
+use engine::tree::Stamp;
+use git::Repo;
+use pleach_core::ids::RepoPath;
+use pleach_core::plan::ad_hoc::{AdHocTask, tree_of};
+use pleach_core::plan::tree::TaskTree;
+use pleach_core::step::TreeName;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -65,7 +65,7 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
 /// Reads the tree of a file.
 pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let stamp = Stamp::of(place);
-    let text = pleach::plain_file::read(place).map_err(|error| {
+    let text = os::plain_file::read(place).map_err(|error| {
         Failure::new(Code::TreeUnreadable, format!("cannot read the tree `{}`", place.display()))
             .because(&error)
             .hint("give the path of a task-tree.json with --tree; `pleach build` makes one from markdown")
@@ -91,7 +91,7 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
 /// name it would not be found.
 pub fn name_in_commits(path: &Path) -> Result<String, &'static str> {
     let text = path.to_str().ok_or("it is not UTF-8")?;
-    match pleach::trailer::fits(text) {
+    match pleach_core::trailer::fits(text) {
         true => Ok(text.to_owned()),
         false => Err("spaces at its ends or in a row, tabs and line breaks get lost"),
     }

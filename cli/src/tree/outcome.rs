@@ -3,16 +3,16 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use pleach::env::Question;
-use pleach::event::PauseReason;
-use pleach::git::Repo;
-use pleach::ids::{BranchName, TaskId};
-use pleach::schedule::{Blocked, Why};
-use pleach::session::Pause;
-use pleach::step::TreeName;
-use pleach::text::{counted, shell_word};
-use pleach::tree::{Refusal, RefusalCode, TreeEnded, TreePlan};
-use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
+use engine::env::Question;
+use engine::session::Pause;
+use engine::tree::{Refusal, RefusalCode, TreeEnded, TreePlan};
+use git::Repo;
+use git::workspace::{KEEP, branch_ref, phase_branch, task_branch};
+use pleach_core::event::PauseReason;
+use pleach_core::ids::{BranchName, TaskId};
+use pleach_core::schedule::{Blocked, Why};
+use pleach_core::step::TreeName;
+use pleach_core::text::{counted, shell_word};
 use serde_json::json;
 
 use super::commands::PlanCommands;

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach::ids::{BranchName, RepoName, TaskId};
-use pleach::plan::ad_hoc::AdHocTask;
-use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{Progress, TaskState};
-use pleach::schedule::{NextAction, ScheduleOptions};
-use pleach::step::TreeName;
-use pleach::text::{closest, listed};
-use pleach::tree::ad_hoc::TaskStore;
-use pleach::tree::progress::ProgressReader;
-use pleach::tree::{Marking, TreeRepo, as_merged_now};
-use pleach::workspace::{Lock, LockHolder, target_lock};
+use engine::tree::ad_hoc::TaskStore;
+use engine::tree::progress::ProgressReader;
+use engine::tree::{Marking, TreeRepo, as_merged_now};
+use git::workspace::{Lock, LockHolder, target_lock};
+use pleach_core::ids::{BranchName, RepoName, TaskId};
+use pleach_core::plan::ad_hoc::AdHocTask;
+use pleach_core::plan::tree::{TaskNode, TaskTree};
+use pleach_core::progress::{Progress, TaskState};
+use pleach_core::schedule::{NextAction, ScheduleOptions};
+use pleach_core::step::TreeName;
+use pleach_core::text::{closest, listed};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 pub(super) use super::plan::{limits, target};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
-use pleach::budget::Amount;
-use pleach::config::OnExceeded;
-use pleach::event::{Event, MergeResolution, Notification, StepFinished, TaskLanded, TaskStarted};
-use pleach::ids::{SessionId, TaskId};
-use pleach::progress::Progress;
-use pleach::step::{TreeName, reason_of, shown_name};
-use pleach::text::{counted, listed};
-use pleach::tree::TreePlan;
+use engine::tree::TreePlan;
+use pleach_core::budget::Amount;
+use pleach_core::config::OnExceeded;
+use pleach_core::event::{Event, MergeResolution, Notification, StepFinished, TaskLanded, TaskStarted};
+use pleach_core::ids::{SessionId, TaskId};
+use pleach_core::progress::Progress;
+use pleach_core::step::{TreeName, reason_of, shown_name};
+use pleach_core::text::{counted, listed};
 
 use crate::globals::Globals;
 use crate::render::agent_output::AgentOutput;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use pleach::ids::{RepoName, TaskId};
-use pleach::plan::tree::TaskTree;
-use pleach::schedule::NextAction;
-use pleach::tree::progress::named_base;
-use pleach::tree::{self, TreeRepo, TreeRepos};
+use engine::tree::progress::named_base;
+use engine::tree::{self, TreeRepo, TreeRepos};
+use pleach_core::ids::{RepoName, TaskId};
+use pleach_core::plan::tree::TaskTree;
+use pleach_core::schedule::NextAction;
 
 use crate::code::Code;
 use crate::failure::Failure;

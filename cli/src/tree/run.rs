@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pleach::agent::Roster;
-use pleach::config::{AgentChoice, InvalidAgent};
-use pleach::env::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
-use pleach::event::Notification;
-use pleach::ids::{RepoName, TaskId};
-use pleach::keep::WorktreeOwner;
-use pleach::plan::pipeline::{Node, Pipeline};
-use pleach::process::sandbox::SandboxChoice;
-use pleach::progress::{Progress, TaskStatus};
-use pleach::step::shown_name;
-use pleach::text::listed;
-use pleach::tree::progress::ProgressReader;
-use pleach::tree::{
+use agents::agent::Roster;
+use engine::env::{AgreesToAll, Copy, Engine, Truster, wait_for_orphans};
+use engine::keep::WorktreeOwner;
+use engine::tree::progress::ProgressReader;
+use engine::tree::{
     self, OpenSession, PendingTrust, TreeClaim, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
-use pleach::workspace::branch_ref;
+use git::workspace::branch_ref;
+use os::process::sandbox::SandboxChoice;
+use pleach_core::config::{AgentChoice, InvalidAgent};
+use pleach_core::event::Notification;
+use pleach_core::ids::{RepoName, TaskId};
+use pleach_core::plan::pipeline::{Node, Pipeline};
+use pleach_core::progress::{Progress, TaskStatus};
+use pleach_core::step::shown_name;
+use pleach_core::text::listed;
 use serde_json::json;
 
 use super::commands::PlanCommands;

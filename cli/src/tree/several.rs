@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pleach::event::Notification;
-use pleach::ids::{CommitId, TaskId};
-use pleach::schedule::NextAction;
-use pleach::tree::{self, TreeEnded, TreeOutcome, TreePlan, TreeRun};
+use engine::tree::{self, TreeEnded, TreeOutcome, TreePlan, TreeRun};
+use pleach_core::event::Notification;
+use pleach_core::ids::{CommitId, TaskId};
+use pleach_core::schedule::NextAction;
 
 use crate::failure::Failure;
 

@@ -4,12 +4,12 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pleach::git::Repo;
-use pleach::ids::{BranchName, CommitId};
-use pleach::record::SESSIONS;
-use pleach::tree::Stamp;
-use pleach::tree::ad_hoc::TASKS;
-use pleach::workspace::Lock;
+use engine::tree::Stamp;
+use engine::tree::ad_hoc::TASKS;
+use git::Repo;
+use git::record::SESSIONS;
+use git::workspace::Lock;
+use pleach_core::ids::{BranchName, CommitId};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -59,7 +59,7 @@ impl StatusPage {
 type Refs = (Vec<(String, CommitId)>, Option<BranchName>);
 
 fn refs(repo: &Repo) -> Result<Refs, Failure> {
-    let failed = |error: pleach::git::Error| of_git(&error);
+    let failed = |error: git::Error| of_git(&error);
     let mut refs = repo.refs().list("refs/heads/").map_err(failed)?;
     refs.extend(repo.refs().list(SESSIONS).map_err(failed)?);
     refs.extend(repo.refs().list(TASKS).map_err(failed)?);

@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use pleach::agent::BoxFuture;
-use pleach::config::SuppliedKind;
-use pleach::env::Truster;
-use pleach::redact::Redactor;
-use pleach::text::{counted, visible};
-use pleach::trust::TrustItem;
+use agents::agent::BoxFuture;
+use engine::env::Truster;
+use engine::trust::TrustItem;
+use pleach_core::config::SuppliedKind;
+use pleach_core::redact::Redactor;
+use pleach_core::text::{counted, visible};
 
 pub use self::store::{Approval, Store};
 use crate::code::Code;
@@ -143,7 +143,7 @@ fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Red
     if new.is_empty() {
         return Ok(());
     }
-    let at = pleach::clock::now();
+    let at = pleach_core::clock::now();
     let new = new.into_iter().map(|(key, item)| Approval {
         key,
         repo: repo.to_owned(),
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_approval_of_a_value_holds_for_its_setting() {
-        use pleach::config::{Precedence, Source, Supplied, SuppliedKind};
+        use pleach_core::config::{Precedence, Source, Supplied, SuppliedKind};
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         let agrees = |kind, key: &str, text: &str, ask| {

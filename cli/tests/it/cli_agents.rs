@@ -17,7 +17,7 @@ recorded() {
 
 /// A stream that was recorded from a real agent.
 fn capture(name: &str) -> String {
-    format!("{}/../lib/tests/data/agents/{name}.jsonl", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../crates/agents/tests/data/agents/{name}.jsonl", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Prints lines of a recorded stream.

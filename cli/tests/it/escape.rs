@@ -64,7 +64,7 @@ impl World {
 
 /// Whether the kernel can hold agents; else it is said that nothing is tested.
 pub fn skip(test: &str, least: u32) -> bool {
-    let has = pleach::process::sandbox::available().landlock_abi.unwrap_or_default();
+    let has = os::process::sandbox::available().landlock_abi.unwrap_or_default();
     if has < least {
         let has = if has == 0 { "no Landlock".to_owned() } else { format!("version {has}") };
         // The macros' output is kept back by the test harness, and this must be seen.
@@ -609,8 +609,8 @@ fn a_required_sandbox_that_cannot_be_had_refuses_to_run() {
 
 #[test]
 fn bubblewrap_is_the_second_choice() {
-    let program = pleach::process::sandbox::available().bubblewrap;
-    if program.is_none_or(|program| pleach::process::sandbox::bubblewrap_works(&program).is_err()) {
+    let program = os::process::sandbox::available().bubblewrap;
+    if program.is_none_or(|program| os::process::sandbox::bubblewrap_works(&program).is_err()) {
         let _ = writeln!(
             std::io::stderr(),
             "SKIPPED bubblewrap_is_the_second_choice: bubblewrap is not installed, or may not be used"

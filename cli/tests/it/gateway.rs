@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use pleach::event::Usage;
-use pleach::llm::wire::Format;
-use pleach::llm::{Message, Part, Response, Role, Stop};
+use agents::llm::wire::Format;
+use agents::llm::{Message, Part, Response, Role, Stop};
+use pleach_core::event::Usage;
 use serde_json::{Value, json};
 
 use crate::fake_agent;

@@ -59,5 +59,5 @@ mod workspaces;
 mod worktree_commands;
 
 #[allow(dead_code, reason = "the library's tests play more parts with it")]
-#[path = "../../../lib/testing/server.rs"]
+#[path = "../../../crates/testing/server.rs"]
 mod server;

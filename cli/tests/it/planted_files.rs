@@ -445,8 +445,8 @@ fn leftovers_planted_in_a_killed_run_do_not_block() {
 
 /// What sets the bounds, one after the other, as far as the machine has it.
 fn walls() -> Vec<&'static str> {
-    let has = pleach::process::sandbox::available();
-    let bubblewrap = has.bubblewrap.is_some_and(|program| pleach::process::sandbox::bubblewrap_works(&program).is_ok());
+    let has = os::process::sandbox::available();
+    let bubblewrap = has.bubblewrap.is_some_and(|program| os::process::sandbox::bubblewrap_works(&program).is_ok());
     ["landlock:9,seccomp"].into_iter().chain(bubblewrap.then_some("bubblewrap,seccomp")).collect()
 }
 

@@ -9,9 +9,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use pleach::gateway::{CallDecision, Facts, Gateway, Upstream};
-use pleach::llm::Script;
-use pleach::llm::wire::Format;
+use agents::gateway::{CallDecision, Facts, Gateway, Upstream};
+use agents::llm::Script;
+use agents::llm::wire::Format;
 use serde_json::{Value, json};
 
 use crate::sessions::graph;

@@ -455,7 +455,7 @@ fn doctor_names_sessions_that_were_killed() {
 
 #[test]
 fn temporary_files_of_killed_runs_are_removed() {
-    let available = pleach::process::sandbox::available();
+    let available = os::process::sandbox::available();
     if available.landlock_abi.is_none() && available.bubblewrap.is_none() {
         // The macros' output is kept back by the test harness, and this must be seen.
         let _ = std::io::Write::write_all(

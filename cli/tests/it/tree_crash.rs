@@ -8,11 +8,10 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use pleach::config::Environment;
-use pleach::git;
-use pleach::ids::BranchName;
-use pleach::step::TreeName;
-use pleach::tree::progress;
+use engine::tree::progress;
+use pleach_core::config::Environment;
+use pleach_core::ids::BranchName;
+use pleach_core::step::TreeName;
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -143,7 +142,7 @@ impl Ending {
         let main = BranchName::new("main").expect("a name");
         let progress = progress::read(&repo, &main, &TreeName::File("task-tree.json".into()), "pleach/", None)
             .expect("the state of the tree");
-        let task = |state: &pleach::progress::TaskState| Task {
+        let task = |state: &pleach_core::progress::TaskState| Task {
             status: state.status.as_str(),
             landed: state.landed,
             attempts: state.attempts,

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pleach::process::{Cancel, CommandSpec, Spawner};
+use os::process::{Cancel, CommandSpec, Spawner};
 use serde_json::Value;
 
 use super::options::Options;
@@ -25,7 +25,7 @@ const BARE: u32 = 200;
 
 /// How a run stood when a node had ended.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct NodeMark {
     at: Timestamp,
     cpu: Duration,
     git_calls: usize,
@@ -33,7 +33,7 @@ struct Mark {
 
 /// What one node cost, from the end of the one before to its own; or the mean of some.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cost {
+struct NodeCost {
     wall: f64,
     cpu: f64,
     git: f64,
@@ -52,11 +52,11 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     let bare = bare(&world, pleach, &repo)?;
     let costs = costs(&marks);
     // A node whose record sets off a pack pays for hundreds of others, so packing is shown apart.
-    let plain = |costs: &[Cost]| mean(costs.iter().filter(|cost| cost.git == 0.0));
+    let plain = |costs: &[NodeCost]| mean(costs.iter().filter(|cost| cost.git == 0.0));
     let tenth = (nodes / 10).max(1).min(costs.len());
     let (first, last) = (plain(&costs[..tenth]), plain(&costs[costs.len() - tenth..]));
     let (without, all) = (plain(&costs), mean(costs.iter()));
-    let packing = Cost { wall: all.wall - without.wall, cpu: all.cpu - without.cpu, git: all.git };
+    let packing = NodeCost { wall: all.wall - without.wall, cpu: all.cpu - without.cpu, git: all.git };
     println!("{nodes} nodes that run `true`, repository of {FILES} files, milliseconds per node");
     println!("{:<34} {:>8} {:>8} {:>8}", "", "wall", "CPU", "git");
     let rows = [
@@ -79,7 +79,7 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
 }
 
 /// Runs the pipeline and looks at the process each time a node has ended.
-fn watch(world: &World, pleach: &Path, repo: &Path) -> Result<Vec<Mark>, Box<dyn Error>> {
+fn watch(world: &World, pleach: &Path, repo: &Path) -> Result<Vec<NodeMark>, Box<dyn Error>> {
     let mut command = world.program(pleach, repo);
     command.args(["--yes", "--json", "run", "../chain.dot"]);
     command.envs(world.counted().iter()).stdout(Stdio::piped());
@@ -95,7 +95,7 @@ fn watch(world: &World, pleach: &Path, repo: &Path) -> Result<Vec<Mark>, Box<dyn
         let event: Value = serde_json::from_str(&line)?;
         if event["data"]["node_id"].as_str().is_some_and(|node| node.starts_with("step_")) {
             let at = event["at"].as_str().unwrap_or_default().parse()?;
-            marks.push(Mark { at, cpu: cpu::of(&id)?, git_calls: world.git_calls() });
+            marks.push(NodeMark { at, cpu: cpu::of(&id)?, git_calls: world.git_calls() });
         }
     }
     let status = child.wait()?;
@@ -106,8 +106,8 @@ fn watch(world: &World, pleach: &Path, repo: &Path) -> Result<Vec<Mark>, Box<dyn
 }
 
 /// What each node after the first cost.
-fn costs(marks: &[Mark]) -> Vec<Cost> {
-    let cost = |before: &Mark, after: &Mark| Cost {
+fn costs(marks: &[NodeMark]) -> Vec<NodeCost> {
+    let cost = |before: &NodeMark, after: &NodeMark| NodeCost {
         wall: after.at.duration_since(before.at).as_secs_f64() * 1e3,
         cpu: (after.cpu - before.cpu).as_secs_f64() * 1e3,
         git: (after.git_calls - before.git_calls) as f64,
@@ -115,14 +115,14 @@ fn costs(marks: &[Mark]) -> Vec<Cost> {
     marks.iter().zip(marks.iter().skip(1)).map(|(before, after)| cost(before, after)).collect()
 }
 
-fn mean<'a>(costs: impl Iterator<Item = &'a Cost>) -> Cost {
-    let (mut sum, mut number) = (Cost::default(), 0.0_f64);
+fn mean<'a>(costs: impl Iterator<Item = &'a NodeCost>) -> NodeCost {
+    let (mut sum, mut number) = (NodeCost::default(), 0.0_f64);
     for cost in costs {
-        sum = Cost { wall: sum.wall + cost.wall, cpu: sum.cpu + cost.cpu, git: sum.git + cost.git };
+        sum = NodeCost { wall: sum.wall + cost.wall, cpu: sum.cpu + cost.cpu, git: sum.git + cost.git };
         number += 1.0;
     }
     let number = number.max(1.0);
-    Cost { wall: sum.wall / number, cpu: sum.cpu / number, git: sum.git / number }
+    NodeCost { wall: sum.wall / number, cpu: sum.cpu / number, git: sum.git / number }
 }
 
 /// CPU milliseconds of the command alone, below its supervisor as in a node.

@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use pleach::git;
-
 use super::files::Changes;
 use super::samples::Samples;
 use super::world::World;

@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use git::record::{Batch, Recorder};
+use git::workspace::{self, Author, CopyPosition, Lock, WorkingCopy, branch_ref};
+use git::{CommitLimits, CommitSpec, Durability, Person, Repo, Worktree};
 use jiff::Timestamp;
-use pleach::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
-use pleach::git::{self, CommitLimits, CommitSpec, Durability, Person, Repo, Worktree};
-use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
-use pleach::record::{Batch, Recorder};
-use pleach::redact::Redactor;
-use pleach::trailer::TurnFacts;
-use pleach::workspace::{self, Author, CopyPosition, Lock, WorkingCopy, branch_ref};
+use pleach_core::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
+use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
+use pleach_core::redact::Redactor;
+use pleach_core::trailer::TurnFacts;
 use serde_json::{Value, json};
 
 use super::samples::Samples;
@@ -97,7 +97,7 @@ impl Session {
         let candidates: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
         let repo = self.repo.clone().with_durability(durability);
         self.copy.repo = repo.clone();
-        let (facts, at, messages) = (self.facts()?, pleach::clock::now(), messages(paths));
+        let (facts, at, messages) = (self.facts()?, pleach_core::clock::now(), messages(paths));
         let record = samples.time(|| -> Result<_, Box<dyn Error>> {
             let message = |paths: &[RepoPath], _: bool| subject(paths.len());
             let author = Author { facts, trailers: Vec::new(), at, message: &message };
@@ -129,7 +129,7 @@ impl Session {
         let candidates: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
         let repo = self.repo.clone().with_durability(durability);
         let mut recorder = self.recorder(durability);
-        let (at, messages) = (pleach::clock::now(), messages(paths));
+        let (at, messages) = (pleach_core::clock::now(), messages(paths));
         let scan = parts.scan.time(|| git::worktree::scan_paths(&mut self.worktree, &candidates))?;
         let (commit, changed) = parts.commit.time(|| -> Result<_, Box<dyn Error>> {
             let mut writer = repo.writer();

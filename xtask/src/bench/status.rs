@@ -4,12 +4,12 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use pleach::git::{self, Repo};
-use pleach::ids::{BranchName, TaskId};
-use pleach::progress::{Progress, TaskStatus};
-use pleach::redact::Redactor;
-use pleach::step::{AttemptNumber, Counts, RanTest, Step, StepKind, TestFacts, TestKind, TreeName, text};
-use pleach::tree::progress;
+use engine::tree::progress;
+use git::Repo;
+use pleach_core::ids::{BranchName, TaskId};
+use pleach_core::progress::{Progress, TaskStatus};
+use pleach_core::redact::Redactor;
+use pleach_core::step::{AttemptNumber, Counts, RanTest, Step, StepKind, TestFacts, TestKind, TreeName, text};
 
 use super::options::Options;
 use super::samples::Samples;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use pleach::process::{Cancel, CommandSpec, Spawner, Stdin};
+use os::process::{Cancel, CommandSpec, Spawner, Stdin};
 use serde_json::{Map, Value, json};
 
 use super::cost::{Cost, Costs, END, Mark};

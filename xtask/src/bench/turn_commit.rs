@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use pleach::git::Durability;
+use git::Durability;
 
 use super::files::{self, Changes};
 use super::options::Options;

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-use pleach::git;
-use pleach::ids::CommitId;
-use pleach::workspace::{default_worktree_base, disk_usage, repo_name};
+use git::workspace::{default_worktree_base, disk_usage, repo_name};
+use pleach_core::ids::CommitId;
 use serde_json::Value;
 
 use super::files;

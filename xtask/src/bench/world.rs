@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pleach::config::Environment;
+use pleach_core::config::Environment;
 use tempfile::TempDir;
 
 /// Housekeeping is switched off for git as well: it would run beside whatever is measured.

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use pleach::config::Environment;
-use pleach::git::{self, Durability, Repo};
-use pleach::ids::CommitId;
+use git::{Durability, Repo};
+use pleach_core::config::Environment;
+use pleach_core::ids::CommitId;
 use tempfile::TempDir;
 
 use crate::cargo;

@@ -1,8 +1,8 @@
 //! How much a merge is like the one that was committed.
 
-use pleach::config::DerivedRules;
-use pleach::git::diff::{self, ChangeKind};
-use pleach::git::{EntryKind, Error, Repo, TreeId};
+use git::diff::{self, ChangeKind};
+use git::{EntryKind, Error, Repo, TreeId};
+use pleach_core::config::DerivedRules;
 
 /// How two trees compare, the closest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use pleach::config::Environment;
-use pleach::git::{self, BlobId, CommitSpec, Durability, EntryKind, Person, Repo, TreeEdit, TreeId};
-use pleach::ids::CommitId;
+use git::{BlobId, CommitSpec, Durability, EntryKind, Person, Repo, TreeEdit, TreeId};
+use pleach_core::config::Environment;
+use pleach_core::ids::CommitId;
 
 use super::borrowed;
 use super::random::Random;

@@ -12,8 +12,8 @@ mod scenario;
 use std::path::Path;
 use std::process::ExitCode;
 
-use pleach::config::{DerivedFiles, DerivedRules, Environment, Structural};
-use pleach::merging::{RecordedResolutions, StructuralMerge, TierOptions};
+use engine::merging::{RecordedResolutions, StructuralMerge, TierOptions};
+use pleach_core::config::{DerivedFiles, DerivedRules, Environment, Structural};
 
 use crate::usage::{Done, USAGE};
 use borrowed::BorrowedRepo;
@@ -70,8 +70,8 @@ fn options(borrowed: &BorrowedRepo, derived: Vec<String>) -> Result<TierOptions,
 mod tests {
     use std::path::PathBuf;
 
-    use pleach::event::ConflictKind;
-    use pleach::merge::Tier;
+    use pleach_core::event::ConflictKind;
+    use pleach_core::merge::Tier;
     use tempfile::TempDir;
 
     use super::*;

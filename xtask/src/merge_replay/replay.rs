@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::time::Instant;
 
-use pleach::git::{self, Conflict, MergeCheckError, MergeError, Repo, TreeId, check_merge_result};
-use pleach::merge::{LossExemptions, ResolutionSource, Tier};
-use pleach::merging::{TierOptions, learn_resolutions, resolve_conflict};
+use engine::merging::{TierOptions, learn_resolutions, resolve_conflict};
+use git::{Conflict, MergeCheckError, MergeError, Repo, TreeId, check_merge_result};
+use pleach_core::merge::{LossExemptions, ResolutionSource, Tier};
 
 use super::borrowed::{BorrowedRepo, MergeCommit};
 use super::compare::{Likeness, compare};
@@ -90,7 +90,7 @@ impl Replay<'_> {
         let base = trees.base.unwrap_or(trees.ours);
         let result = resolve_conflict(self.repo, base, trees.ours, trees.theirs, conflict, &self.options);
         let result = result.map_err(|error| match error {
-            pleach::workspace::Error::Git(error) => error,
+            git::workspace::Error::Git(error) => error,
             other => git::Error::Library { doing: "merge by structure".into(), detail: other.to_string() },
         })?;
         self.report.conflicting += 1;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use pleach::event::ConflictKind;
-use pleach::merge::Tier;
+use pleach_core::event::ConflictKind;
+use pleach_core::merge::Tier;
 
 use super::compare::Likeness;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pleach::git::EntryKind;
+use git::EntryKind;
 
 use super::random::Random;
 

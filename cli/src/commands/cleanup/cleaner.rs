@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use jiff::Timestamp;
-use pleach::event::{CleanedItem, CleanedKind};
-use pleach::keep::{
+use engine::keep::{
     OwnWorktree, WorktreeOwner, WorktreePlaces, WorktreeState, own_worktrees, prune_worktree, to_prune,
 };
-use pleach::retention::{self, Orphan, SessionFate, SessionStays, left_branches, remove_branch, session_fates};
-use pleach::workspace::disk_usage;
+use engine::retention::{self, Orphan, SessionFate, SessionStays, left_branches, remove_branch, session_fates};
+use git::workspace::disk_usage;
+use jiff::Timestamp;
+use pleach_core::event::{CleanedItem, CleanedKind};
 
 use super::item::{item, text};
 use super::remote_refs::RemoteRefs;

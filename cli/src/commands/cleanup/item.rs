@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pleach::event::{CleanedItem, CleanedKind};
+use pleach_core::event::{CleanedItem, CleanedKind};
 
 use crate::place::Place;
 

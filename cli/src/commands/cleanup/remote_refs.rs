@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use pleach::event::{CleanedItem, CleanedKind};
-use pleach::git::Repo;
-use pleach::git::remote::{self, PushRef, RefPush, RemoteUrl};
-use pleach::ids::{CommitId, RepoName, SessionId};
-use pleach::process::Cancel;
-use pleach::view::Summary;
-use pleach::workspace::own_name;
+use engine::view::Summary;
+use git::Repo;
+use git::remote::{self, PushRef, RefPush, RemoteUrl};
+use git::workspace::own_name;
+use os::process::Cancel;
+use pleach_core::event::{CleanedItem, CleanedKind};
+use pleach_core::ids::{CommitId, RepoName, SessionId};
 
 use super::item::item;
 use super::report::Report;

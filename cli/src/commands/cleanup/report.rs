@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach::clock;
-use pleach::event::{CleanedItem, CleanupCompleted, KeptItem, Notification, Recorded, StayingItem};
-use pleach::text::counted;
-use pleach::workspace::KEEP;
+use git::workspace::KEEP;
+use pleach_core::clock;
+use pleach_core::event::{CleanedItem, CleanupCompleted, KeptItem, Notification, Recorded, StayingItem};
+use pleach_core::text::counted;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -116,7 +116,7 @@ impl Report {
         Ok(self.exit)
     }
 
-    fn at(&self, repo: &pleach::ids::RepoName) -> String {
+    fn at(&self, repo: &pleach_core::ids::RepoName) -> String {
         if self.is_single { String::new() } else { format!("{repo}: ") }
     }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pleach::event::{CleanedItem, CleanedKind};
-use pleach::ids::SessionId;
-use pleach::keep::Obstacle;
-use pleach::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
-use pleach::view::Summary;
-use pleach::workspace::disk_usage;
+use engine::keep::Obstacle;
+use engine::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
+use engine::view::Summary;
+use git::workspace::disk_usage;
+use pleach_core::event::{CleanedItem, CleanedKind};
+use pleach_core::ids::SessionId;
 
 use super::cleaner::Cleaner;
 use super::item::{item, text};

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use engine::landing::{QueueOutcome, Submission, enqueue};
 use jiff::SignedDuration;
-use pleach::clock;
-use pleach::ids::BranchName;
-use pleach::landing::{QueueOutcome, Submission, enqueue};
-use pleach::queue::{EntryState, QueueEntry};
-use pleach::text::counted;
+use pleach_core::clock;
+use pleach_core::ids::BranchName;
+use pleach_core::queue::{EntryState, QueueEntry};
+use pleach_core::text::counted;
 use serde_json::json;
 
 use super::repository::DemoRepository;
@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;
 use crate::render::{Out, duration};
-use pleach::record::{entry_history, read_entry};
+use git::record::{entry_history, read_entry};
 
 /// What the queue is shown with, as it is on the target.
 pub const FILES: [(&str, &str); 3] = [

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::process::{Blocking, run_blocking};
+use os::process::{Blocking, run_blocking};
 
 use crate::code::Code;
 use crate::failure::Failure;

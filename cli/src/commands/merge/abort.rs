@@ -1,10 +1,10 @@
 //! `pleach merge abort`
 
 use clap::Args;
-use pleach::ids::{BranchName, TaskId};
-use pleach::keep::{OwnWorktree, WorktreeOwner, own_worktrees};
-use pleach::landing::{AbortError, QueueError, abort_resolution, find_entry};
-use pleach::record::StoredEntry;
+use engine::keep::{OwnWorktree, WorktreeOwner, own_worktrees};
+use engine::landing::{AbortError, QueueError, abort_resolution, find_entry};
+use git::record::StoredEntry;
+use pleach_core::ids::{BranchName, TaskId};
 use serde_json::json;
 
 use super::ground::MergeGround;

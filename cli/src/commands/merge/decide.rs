@@ -1,10 +1,10 @@
 //! `pleach merge approve`, `retry`, `drop` and `undo`
 
 use clap::Args;
-use pleach::git::Repo;
-use pleach::landing::{self, QueueError};
-use pleach::queue::QueueEntry;
-use pleach::redact::Redactor;
+use engine::landing::{self, QueueError};
+use git::Repo;
+use pleach_core::queue::QueueEntry;
+use pleach_core::redact::Redactor;
 use serde_json::json;
 
 use super::ground::{MergeGround, entry_json};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::lib_errors::of_queue;
 use crate::place::Place;
 use crate::render::Out;
-use pleach::record::StoredEntry;
+use git::record::StoredEntry;
 
 /// Let an entry land that waits for approval.
 #[derive(Debug, Args)]

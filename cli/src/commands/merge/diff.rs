@@ -1,9 +1,9 @@
 //! `pleach merge diff`
 
 use clap::Args;
-use pleach::git::{self, FileStat, Repo};
-use pleach::ids::CommitId;
-use pleach::queue::QueueEntry;
+use git::{FileStat, Repo};
+use pleach_core::ids::CommitId;
+use pleach_core::queue::QueueEntry;
 use serde_json::{Value, json};
 
 use super::ground::MergeGround;

@@ -1,12 +1,12 @@
 //! `pleach merge enqueue`
 
 use clap::Args;
-use pleach::git::Repo;
-use pleach::ids::BranchName;
-use pleach::landing::{QueueError, Submission, enqueue, find_entry};
-use pleach::queue::EntryState;
-use pleach::view::{Summary, resolve_session};
-use pleach::workspace::branch_ref;
+use engine::landing::{QueueError, Submission, enqueue, find_entry};
+use engine::view::{Summary, resolve_session};
+use git::Repo;
+use git::workspace::branch_ref;
+use pleach_core::ids::BranchName;
+use pleach_core::queue::EntryState;
 
 use super::ground::{MergeGround, entry_json};
 use super::queue::short;
@@ -94,7 +94,7 @@ fn require_branch(repo: &Repo, target: &BranchName) -> Result<(), Failure> {
 fn named_branch(
     ground: &MergeGround<'_>,
     given: &str,
-) -> Result<(BranchName, Option<pleach::ids::SessionId>), Failure> {
+) -> Result<(BranchName, Option<pleach_core::ids::SessionId>), Failure> {
     let repo = &ground.place.repo;
     let branch = given.parse::<BranchName>().ok();
     let is_there = |branch: &BranchName| repo.refs().find(&branch_ref(branch)).ok().flatten().is_some();

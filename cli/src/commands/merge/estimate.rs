@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pleach::ids::{CommitId, EntryId};
-use pleach::queue::{EntryState, QueueEntry, TestVerdict};
-use pleach::record::StoredEntry;
+use git::record::StoredEntry;
+use pleach_core::ids::{CommitId, EntryId};
+use pleach_core::queue::{EntryState, QueueEntry, TestVerdict};
 
 /// How many tests the estimate is made from: the last ones.
 const SAMPLES: usize = 20;

@@ -1,9 +1,9 @@
 //! What the commands of the merge queue have in common: where they work, and the words for an entry.
 
-use pleach::git::Repo;
-use pleach::ids::{BranchName, RepoName};
-use pleach::landing::{MergeQueue, QueueSettings, entries_of_landing, find_entry, queue_targets};
-use pleach::queue::{EntryState, EntryWait, QueueEntry};
+use engine::landing::{MergeQueue, QueueSettings, entries_of_landing, find_entry, queue_targets};
+use git::Repo;
+use pleach_core::ids::{BranchName, RepoName};
+use pleach_core::queue::{EntryState, EntryWait, QueueEntry};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use crate::lib_errors::of_queue;
 use crate::place::Place;
 use crate::queue_settings::queue_settings;
 use crate::settings::{self, Settings};
-use pleach::record::StoredEntry;
+use git::record::StoredEntry;
 
 /// A queue of one of the repositories.
 pub(super) struct RepoQueue {
@@ -120,7 +120,7 @@ pub(super) fn wait_words(wait: &EntryWait) -> String {
         EntryWait::Turn(1) => "one is before it".to_owned(),
         EntryWait::Turn(before) => format!("{before} are before it"),
         EntryWait::Approval => "waits for `pleach merge approve`".to_owned(),
-        EntryWait::Tasks(tasks) => format!("waits for {}", pleach::text::listed(tasks, 5)),
+        EntryWait::Tasks(tasks) => format!("waits for {}", pleach_core::text::listed(tasks, 5)),
         EntryWait::Resolution => "its conflict is being resolved".to_owned(),
         EntryWait::Repair => "its task is worked again".to_owned(),
         EntryWait::Person => "a person has to decide".to_owned(),

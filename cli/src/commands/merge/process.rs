@@ -5,16 +5,16 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::budget::Amount;
-use pleach::event::{Event, MergeResolution, Notification};
-use pleach::git::Repo;
-use pleach::ids::{BranchName, EntryId};
-use pleach::landing::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
-use pleach::queue::{EntryState, QueueEntry};
-use pleach::text::{counted, listed};
-use pleach::tree::ad_hoc::TaskStore;
-use pleach::trust::TrustScope;
-use pleach::workspace::branch_ref;
+use engine::landing::{MergeQueue, QueueOutcome, QueueRun, QueueSettings, delete_landed_branch, queue_to_trust};
+use engine::tree::ad_hoc::TaskStore;
+use engine::trust::TrustScope;
+use git::Repo;
+use git::workspace::branch_ref;
+use pleach_core::budget::Amount;
+use pleach_core::event::{Event, MergeResolution, Notification};
+use pleach_core::ids::{BranchName, EntryId};
+use pleach_core::queue::{EntryState, QueueEntry};
+use pleach_core::text::{counted, listed};
 use serde_json::json;
 
 use super::ground::{MergeGround, entry_json, how_landed};
@@ -34,7 +34,7 @@ use crate::runtime::block_on;
 use crate::say;
 use crate::session::{EngineHandle, build};
 use crate::trust::TerminalTruster;
-use pleach::record::read_entry;
+use git::record::read_entry;
 
 /// Merge and test what is in the queue, and land what passes.
 ///

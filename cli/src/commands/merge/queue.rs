@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use pleach::clock;
-use pleach::ids::{BranchName, EntryId};
-use pleach::landing::MergeQueue;
-use pleach::queue::{EntryState, QueueEntry, plan};
-use pleach::text::listed;
-use pleach::workspace::{Lock, queue_lock};
+use engine::landing::MergeQueue;
+use git::workspace::{Lock, queue_lock};
+use pleach_core::clock;
+use pleach_core::ids::{BranchName, EntryId};
+use pleach_core::queue::{EntryState, QueueEntry, plan};
+use pleach_core::text::listed;
 use serde_json::{Value, json};
 
 use super::estimate::{QueueEstimate, batch_mates, usual_test};
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};
 use crate::render::session::age;
 use crate::render::{Out, Table, duration};
-use pleach::record::StoredEntry;
+use git::record::StoredEntry;
 
 /// List what waits to be merged, in the order it will be.
 #[derive(Debug, Default, Args)]

@@ -1,8 +1,8 @@
 //! `pleach merge resolve`
 
 use clap::Args;
-use pleach::landing::{ConflictWorktree, begin_resolution, finish_resolution};
-use pleach::workspace::default_worktree_base;
+use engine::landing::{ConflictWorktree, begin_resolution, finish_resolution};
+use git::workspace::default_worktree_base;
 use serde_json::json;
 
 use super::ground::{MergeGround, entry_json};

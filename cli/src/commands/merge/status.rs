@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use pleach::ids::BranchName;
-use pleach::landing::MergeQueue;
-use pleach::workspace::{Lock, queue_lock};
+use engine::landing::MergeQueue;
+use git::workspace::{Lock, queue_lock};
+use pleach_core::ids::BranchName;
 use serde_json::json;
 
 use super::ground::{MergeGround, RepoQueue};

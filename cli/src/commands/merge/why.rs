@@ -1,10 +1,10 @@
 //! `pleach merge why`
 
 use clap::Args;
-use pleach::clock;
-use pleach::landing::edited_tests;
-use pleach::queue::{QueueEntry, TestVerdict};
-use pleach::text::listed;
+use engine::landing::edited_tests;
+use pleach_core::clock;
+use pleach_core::queue::{QueueEntry, TestVerdict};
+use pleach_core::text::listed;
 use serde_json::json;
 
 use super::diff::EntryChange;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_queue};
 use crate::render::Out;
 use crate::render::session::{age, fields, plain};
-use pleach::record::{entry_history, entry_log};
+use git::record::{entry_history, entry_log};
 
 /// Show how far an entry is, and why: the files it changes, its conflicts, what resolved them, its tests and what they
 /// printed.

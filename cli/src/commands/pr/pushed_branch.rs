@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use pleach::git::remote::{self, PushRef, RefPush, RemoteError, RemoteUrl, upstream_of};
-use pleach::ids::{BranchName, CommitId, RepoName};
-use pleach::process::Cancel;
-use pleach::view::{RepoWork, Summary};
-use pleach::workspace::{PushState, branch_ref};
+use engine::view::{RepoWork, Summary};
+use git::remote::{self, PushRef, RefPush, RemoteError, RemoteUrl, upstream_of};
+use git::workspace::{PushState, branch_ref};
+use os::process::Cancel;
+use pleach_core::ids::{BranchName, CommitId, RepoName};
 
 use crate::code::Code;
 use crate::failure::Failure;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use pleach::event::{Event, HumanInteraction, StepFinished, ToolExecution};
-use pleach::redact::Redactor;
-use pleach::text::shorten;
-use pleach::view::{TurnView, View};
+use engine::view::{TurnView, View};
+use pleach_core::event::{Event, HumanInteraction, StepFinished, ToolExecution};
+use pleach_core::redact::Redactor;
+use pleach_core::text::shorten;
 
 use super::pushed_branch::PushedBranch;
 use crate::render::spent;
@@ -66,7 +66,7 @@ impl RequestText {
         section(&mut body, "Answers of people", reviews);
         let branches = others.iter().map(|other| format!("`{}` of {} ({})", other.branch, other.repo, other.remote));
         section(&mut body, "The same work in other repositories", branches);
-        let turns = pleach::text::counted(summary.turns, "turn");
+        let turns = pleach_core::text::counted(summary.turns, "turn");
         let _ = writeln!(body, "Session `{}`: {turns}, {}.", summary.session, spent(&summary.spent));
         let title = name.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
         Self { title: shorten(&redactor.text(&title), TITLE), body: shorten(&redactor.text(&body), BODY) }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use engine::view::{SessionStatus, View};
+use git::workspace::KEEP;
+use git::{RefUpdate, Repo};
 use jiff::Timestamp;
-use pleach::git::{RefUpdate, Repo};
-use pleach::ids::CommitId;
-use pleach::view::{SessionStatus, View};
-use pleach::workspace::KEEP;
+use pleach_core::ids::CommitId;
 
 use crate::failure::Failure;
 use crate::lib_errors::{of_engine, of_git};

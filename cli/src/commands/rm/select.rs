@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
+use engine::view::{SessionStatus, Summary, View};
 use jiff::Timestamp;
-use pleach::clock;
-use pleach::ids::SessionId;
-use pleach::plan::dot::read_duration;
-use pleach::view::{SessionStatus, Summary, View};
+use pleach_core::clock;
+use pleach_core::ids::SessionId;
+use pleach_core::plan::dot::read_duration;
 
 use crate::failure::Failure;
 use crate::lib_errors::of_engine;

@@ -1,13 +1,12 @@
 //! The step of a task, by its commit.
 
-use pleach::env::Error;
-use pleach::event::{Event, TaskOf};
-use pleach::git::Repo;
-use pleach::ids::{CommitId, SessionId, TurnId};
-use pleach::record;
-use pleach::step::shown_name;
-use pleach::trailer::CommitMessage;
-use pleach::view::View;
+use engine::env::Error;
+use engine::view::View;
+use git::{Repo, record};
+use pleach_core::event::{Event, TaskOf};
+use pleach_core::ids::{CommitId, SessionId, TurnId};
+use pleach_core::step::shown_name;
+use pleach_core::trailer::CommitMessage;
 use serde_json::{Value, json};
 
 use super::turn_text::TurnText;

@@ -1,8 +1,8 @@
 //! A turn with its messages, as people and programs read it.
 
-use pleach::git::Repo;
-use pleach::llm;
-use pleach::view::{TurnView, View};
+use agents::llm;
+use engine::view::{TurnView, View};
+use git::Repo;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

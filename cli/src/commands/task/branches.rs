@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::clock;
-use pleach::ids::{BranchName, CommitId, TaskId};
-use pleach::tree::ad_hoc::{AdHocStatus, known_repositories, note_repository};
-use pleach::workspace::target_of;
+use engine::tree::ad_hoc::{AdHocStatus, known_repositories, note_repository};
+use git::workspace::target_of;
+use pleach_core::clock;
+use pleach_core::ids::{BranchName, CommitId, TaskId};
 use serde_json::json;
 
 use super::ground::TaskGround;

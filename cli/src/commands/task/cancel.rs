@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pleach::ids::SessionId;
-use pleach::landing::withdraw_task;
-use pleach::tree::ad_hoc::{AdHocStatus, TaskView};
+use engine::landing::withdraw_task;
+use engine::tree::ad_hoc::{AdHocStatus, TaskView};
+use pleach_core::ids::SessionId;
 use serde_json::json;
 
 use super::ground::TaskGround;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::keep::{OwnWorktree, WorktreeOwner, own_worktrees};
-use pleach::tree::ad_hoc::{AdHocStatus, NoAdHocTask, StoreError, TaskStore, TaskView, view_tasks};
+use engine::keep::{OwnWorktree, WorktreeOwner, own_worktrees};
+use engine::tree::ad_hoc::{AdHocStatus, NoAdHocTask, StoreError, TaskStore, TaskView, view_tasks};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

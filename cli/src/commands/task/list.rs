@@ -1,9 +1,9 @@
 //! `pleach task list`
 
 use clap::Args;
-use pleach::step::shown_name;
-use pleach::text::listed;
-use pleach::tree::ad_hoc::{AdHocStatus, TaskView};
+use engine::tree::ad_hoc::{AdHocStatus, TaskView};
+use pleach_core::step::shown_name;
+use pleach_core::text::listed;
 use serde_json::json;
 
 use super::ground::{TaskGround, marked_task_json};

@@ -1,9 +1,9 @@
 //! `pleach task merge`
 
 use clap::Args;
-use pleach::ids::BranchName;
-use pleach::landing::{Submission, allow, enqueue, find_entry};
-use pleach::tree::ad_hoc::AdHocStatus;
+use engine::landing::{Submission, allow, enqueue, find_entry};
+use engine::tree::ad_hoc::AdHocStatus;
+use pleach_core::ids::BranchName;
 
 use super::ground::TaskGround;
 use crate::commands::merge::process_now;

@@ -4,13 +4,13 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::git::remote::RemoteUrl;
-use pleach::ids::{BranchName, TaskId};
-use pleach::plan::ad_hoc::AdHocTask;
-use pleach::tree::ad_hoc::{StoredTask, note_repository};
-use pleach::tree::check_target;
-use pleach::tree::progress::base_branch;
-use pleach::workspace::branch_ref;
+use engine::tree::ad_hoc::{StoredTask, note_repository};
+use engine::tree::check_target;
+use engine::tree::progress::base_branch;
+use git::remote::RemoteUrl;
+use git::workspace::branch_ref;
+use pleach_core::ids::{BranchName, TaskId};
+use pleach_core::plan::ad_hoc::AdHocTask;
 
 use super::ground::{TaskGround, task_json};
 use crate::code::Code;

@@ -1,10 +1,10 @@
 //! `pleach task show`
 
 use clap::Args;
-use pleach::clock;
-use pleach::step::Feedback;
-use pleach::text::listed;
-use pleach::tree::ad_hoc::{TaskView, feedback_of, spent_on};
+use engine::tree::ad_hoc::{TaskView, feedback_of, spent_on};
+use pleach_core::clock;
+use pleach_core::step::Feedback;
+use pleach_core::text::listed;
 use serde_json::{Value, json};
 
 use super::ground::{TaskGround, task_json};

@@ -1,7 +1,7 @@
 //! `pleach task worktree`
 
 use clap::Args;
-use pleach::clock;
+use pleach_core::clock;
 use serde_json::json;
 
 use super::ground::TaskGround;

@@ -1,8 +1,8 @@
 //! `pleach worktree list`
 
 use clap::Args;
-use pleach::clock;
-use pleach::workspace::disk_usage;
+use git::workspace::disk_usage;
+use pleach_core::clock;
 use serde_json::json;
 
 use super::placed::{PlacedWorktree, document, owner};

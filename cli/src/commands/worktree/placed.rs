@@ -1,6 +1,6 @@
 //! A worktree in its repository, and what is said of it.
 
-use pleach::keep::{OwnWorktree, WorktreeOwner, WorktreePlaces};
+use engine::keep::{OwnWorktree, WorktreeOwner, WorktreePlaces};
 use serde_json::{Value, json};
 
 use crate::commands::merge::short;

@@ -1,8 +1,8 @@
 //! `pleach worktree prune`
 
 use clap::Args;
-use pleach::keep::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, prune_worktree, to_prune};
-use pleach::text::listed;
+use engine::keep::{OwnWorktree, PrunedWork, RemoveError, WorktreeStays, prune_worktree, to_prune};
+use pleach_core::text::listed;
 use serde_json::{Value, json};
 
 use super::placed::{PlacedWorktree, document, owner};

@@ -21,8 +21,8 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use pleach::ids::NodeId;
-use pleach::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
+use pleach_core::ids::NodeId;
+use pleach_core::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
 use serde_json::{Value, json};
 
 use self::geometry::Flow;

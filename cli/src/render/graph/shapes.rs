@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
-use pleach::plan::pipeline::HandlerKind;
+use pleach_core::plan::pipeline::HandlerKind;
 
 use crate::render::graph::geometry::{Point, Size};
 

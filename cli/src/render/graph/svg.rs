@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pleach::plan::pipeline::HandlerKind;
+use pleach_core::plan::pipeline::HandlerKind;
 
 use crate::render::graph::geometry::{Point, Size};
 use crate::render::graph::label::{Label, escape};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use pleach::text::shorten;
+use pleach_core::text::shorten;
 
 use crate::render::graph::{Diagram, Link};
 use crate::render::node::kind;

@@ -4,9 +4,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pleach::event::Usage;
-use pleach::llm::wire::Format;
-use pleach::llm::{Message, Response, Stop};
+use agents::llm::wire::Format;
+use agents::llm::{Message, Response, Stop};
+use pleach_core::event::Usage;
 use serde_json::{Value, json};
 
 use super::spent;

@@ -9,7 +9,7 @@ use crate::sessions::{Story, graph};
 use crate::support::TestEnv;
 
 /// What the recorded stream of Claude Code tells: three calls of 1111, 2222 and 3333 tokens.
-const STREAM: &str = "lib/tests/data/agents/claude_partial.jsonl";
+const STREAM: &str = "crates/agents/tests/data/agents/claude_partial.jsonl";
 
 /// Prints lines of the recorded stream.
 fn say(lines: &str) -> String {

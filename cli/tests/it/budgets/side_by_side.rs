@@ -3,9 +3,9 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use pleach::event::Usage;
-use pleach::llm::wire::Format;
-use pleach::llm::{Message, Response, Stop};
+use agents::llm::wire::Format;
+use agents::llm::{Message, Response, Stop};
+use pleach_core::event::Usage;
 use serde_json::{Value, json};
 
 use crate::fake_agent;

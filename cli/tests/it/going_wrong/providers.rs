@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use agents::llm::wire::Format;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -12,7 +13,6 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use pleach::llm::wire::Format;
 use serde_json::{Value, json};
 
 use crate::fake_agent;
@@ -343,7 +343,7 @@ fn n10_the_configuration_s_headers_win_over_an_agent_s() {
 fn opencode(env: &TestEnv, language: &str) {
     let (root, agent) = (env.root().display(), fake_agent::path().display());
     let play = env.write("play", format!("converse {language}\n"));
-    let stream = format!("{}/../lib/tests/data/agents/opencode_default.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let stream = format!("{}/../crates/agents/tests/data/agents/opencode_default.jsonl", env!("CARGO_MANIFEST_DIR"));
     env.write_program(
         "bin/opencode",
         &format!(

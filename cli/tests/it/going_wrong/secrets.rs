@@ -187,7 +187,7 @@ fn n15_keys_and_logins_cannot_be_read_by_agents() {
 
 #[test]
 fn n15_keys_and_logins_cannot_be_read_under_bubblewrap() {
-    use pleach::process::sandbox::{available, bubblewrap_works};
+    use os::process::sandbox::{available, bubblewrap_works};
     if available().bubblewrap.is_none_or(|program| bubblewrap_works(&program).is_err()) {
         let text = b"SKIPPED n15_keys_and_logins_cannot_be_read_under_bubblewrap: bubblewrap is not installed, or may not be used\n";
         let _ = std::io::stderr().write_all(text);

@@ -1,10 +1,9 @@
 //! What lands, and how.
 
-use pleach::config::Environment;
-use pleach::git;
-use pleach::landing::{Submission, enqueue};
-use pleach::queue::EntryTest;
-use pleach::redact::Redactor;
+use engine::landing::{Submission, enqueue};
+use pleach_core::config::Environment;
+use pleach_core::queue::EntryTest;
+use pleach_core::redact::Redactor;
 use serde_json::json;
 
 use super::{Queue, names};

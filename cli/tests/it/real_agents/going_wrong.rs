@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use pleach::event::Usage;
-use pleach::llm::wire::Format;
-use pleach::llm::{Message, Part, Response, Role, Stop};
+use agents::llm::wire::Format;
+use agents::llm::{Message, Part, Response, Role, Stop};
+use pleach_core::event::Usage;
 use serde_json::{Value, json};
 
 use super::is_installed;

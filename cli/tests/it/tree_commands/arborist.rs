@@ -132,7 +132,7 @@ fn a_tree_arborist_began_is_continued() {
 
 #[test]
 fn arborists_reference_commits_are_read() {
-    let examples = include_str!("../../../../lib/tests/golden/step-commits.txt");
+    let examples = include_str!("../../../../crates/core/tests/golden/step-commits.txt");
     let named: Vec<&str> = examples.split("%%\n").filter(|text| text.starts_with("task(T001)")).collect();
     let env = world(TREE, AGENT);
     let expected = [

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use pleach::ids::TaskId;
-use pleach::step::{AttemptNumber, Counts, Step, StepKind, TestFacts, TestKind};
+use pleach_core::ids::TaskId;
+use pleach_core::step::{AttemptNumber, Counts, Step, StepKind, TestFacts, TestKind};
 use regex::Regex;
 
 use crate::support::TestEnv;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::fs;
 
-use pleach::step::Step;
-use pleach::trailer::CommitMessage;
+use pleach_core::step::Step;
+use pleach_core::trailer::CommitMessage;
 use serde_json::{Map, Value, json};
 
 use crate::support::{Ran, TestEnv};

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use pleach::config::Environment;
+use pleach_core::config::Environment;
 use serde_json::{Value, json};
 
 use super::client::Client;

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use pleach::llm::wire::Format;
-use pleach::llm::{Message, Part, Request, Role, ToolSpec};
+use agents::llm::wire::Format;
+use agents::llm::{Message, Part, Request, Role, ToolSpec};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

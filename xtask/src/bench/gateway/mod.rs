@@ -12,11 +12,11 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use pleach::config::{self, Environment, ProviderName};
-use pleach::gateway::{CallDecision, Facts, Gateway, Upstream};
-use pleach::llm::Remote;
-use pleach::llm::wire::Format;
-use pleach::process::Spawner;
+use agents::gateway::{CallDecision, Facts, Gateway, Upstream};
+use agents::llm::Remote;
+use agents::llm::wire::Format;
+use os::process::Spawner;
+use pleach_core::config::{self, Environment, ProviderName};
 
 use self::barrier::{Times, WARM_UP};
 use self::client::{Client, RULES};

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use pleach::event::Usage;
-use pleach::llm::wire::{Format, sse};
-use pleach::llm::{Message, Part, Response, Role, Stop};
+use agents::llm::wire::{Format, sse};
+use agents::llm::{Message, Part, Response, Role, Stop};
+use pleach_core::event::Usage;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

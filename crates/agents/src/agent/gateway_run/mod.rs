@@ -1,0 +1,601 @@
+//! Programs behind the gateway: every model call of theirs ends a turn before it is forwarded.
+//!
+//! ```text
+//! program ──call n+1──▶ gateway ──HeldCall──▶ turn n is reported, recorded, committed, paid for
+//!                          ◀── go: forwarded · stop: refused, and the program is ended ──┘
+//! ```
+
+mod replay;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use self::replay::Replay;
+use super::intent::intent_of;
+use super::{AgentError, Job, Turn, TurnVerdict, Turns};
+use crate::gateway::{
+    CallCost, CallDecision, Exchange, FEW, Facts, FailedCalls, Gateway, HeldCall, Upstream, UsageMeter,
+    answers_on_record, is_beside_the_script,
+};
+use crate::llm::wire::Format;
+use crate::llm::{ErrorClass, LlmError, Message, Part, meta, price_unknown};
+use os::deadline::{Deadline, within};
+use os::process::Cancel;
+use pleach_core::budget::Amount;
+use pleach_core::event::{SideCall, ToolCall, Warning};
+use pleach_core::text::counted;
+
+/// The refusal for a program that is to end.
+const STOPPED: &str = "pleach: this run was stopped; do not try again";
+
+/// The refusal for a program whose calls cannot continue.
+const GIVEN_UP: &str = "pleach: no more calls of this run are let through; do not try again";
+
+/// The refusal for calls after the program's work.
+const OVER: &str = "pleach: this program's work is over";
+
+/// The prompt that continues a program's conversation.
+pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked on your task.";
+
+/// The prompt that continues a task in a new conversation.
+pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The worktree holds what \
+                                               has been done so far; go on until the task is done.";
+
+/// What some versions of Claude Code put into a conversation before that, with a made-up answer.
+const MADE_UP: &str = "Continue from where you left off.";
+
+/// Messages with these are not tasks: they come from pleach, or from a resumed program.
+const INTERRUPTIONS: [&str; 3] = [WAS_INTERRUPTED, TASK_WAS_INTERRUPTED, MADE_UP];
+
+/// How long a program that is to end is left its calls that are on their way, and those are waited for that one which
+/// has ended has left behind.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a call waits for others whose answers the program does not read: it may read on only when this one is
+/// answered.
+const DEADLOCK: Duration = Duration::from_secs(20);
+
+/// How many calls in a row may end without a complete answer, where the settings do not say.
+const MAX_FAILED_CALLS: u32 = 10;
+
+/// A program that is going to work behind a gateway.
+#[derive(Debug)]
+pub struct GatewayRun {
+    gateway: Gateway,
+    held_calls: mpsc::UnboundedReceiver<HeldCall>,
+    replay: Replay,
+    state: StateRef,
+    max_failed_calls: u32,
+}
+
+/// What the program needs to resume after its newest turn, as far as that is known. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct StateRef(Arc<Mutex<Option<Value>>>);
+
+impl StateRef {
+    /// From now on, turns are recorded with this.
+    pub fn set(&self, state: Value) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    }
+
+    fn get(&self) -> Option<Value> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// How a program's work behind the gateway went.
+#[derive(Debug)]
+pub struct RunOutcome<T> {
+    /// What running the program gave.
+    pub ended: T,
+    /// Its last turn, which is still to be reported, now that nothing of the program runs any more. None when every
+    /// turn was.
+    pub last: Option<Turn>,
+    /// Whether it was stopped after a turn.
+    pub stopped: bool,
+    /// The model's last words in the agent's own conversation.
+    pub said: String,
+    /// Whether it asked its model for anything.
+    pub asked: bool,
+    /// Whether its model answered any of that.
+    pub answered: bool,
+    /// Why it was ended, where its calls could not continue.
+    pub given_up: Option<AgentError>,
+    /// Why its newest call in a conversation has no complete answer, where that is so.
+    pub unanswered: Option<LlmError>,
+    /// Whether a script was there for its work, and was asked for none of it.
+    pub unscripted: bool,
+}
+
+impl<T> RunOutcome<T> {
+    /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it
+    /// asked, it cannot know that it has.
+    pub fn why_unfinished(&self, program: &str) -> Option<AgentError> {
+        let ended = format!("agent `{program}` ended, but");
+        if let Some(why) = &self.unanswered {
+            let what = match self.answered {
+                true => "the last call of its model was not answered",
+                false => "no call of its model was answered",
+            };
+            return Some(unanswered_error(why.class, format!("{ended} {what}: {why}")));
+        }
+        if self.asked && !self.answered {
+            return Some(AgentError::Transient(format!("{ended} no call of its model was answered")));
+        }
+        let why =
+            "the script was not asked for anything: none of its calls brought tools, which is how its work is known";
+        self.unscripted.then(|| AgentError::Terminal(format!("{ended} {why}")))
+    }
+}
+
+/// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever
+/// it made of it.
+pub(crate) fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
+    let Some(LlmError { class, message, .. }) = unanswered else { return error };
+    let why = unanswered_error(*class, format!("agent `{program}` got no answer from its model: {message}"));
+    match (&error, &why) {
+        // The program may know that it is refused, but not whose key that was.
+        (AgentError::Environment(_), AgentError::Environment(_))
+        | (
+            AgentError::Transient(_) | AgentError::Terminal(_),
+            AgentError::Environment(_) | AgentError::Unanswered(_),
+        ) => why,
+        _ => error,
+    }
+}
+
+/// What it means for a job that a call has no answer, which is of this class.
+fn unanswered_error(class: ErrorClass, message: String) -> AgentError {
+    match class {
+        ErrorClass::Auth | ErrorClass::Unavailable => AgentError::Environment(message),
+        ErrorClass::Transient | ErrorClass::Cut => AgentError::Unanswered(message),
+        // It would be refused again.
+        ErrorClass::Terminal | ErrorClass::ContextLength | ErrorClass::Malformed | ErrorClass::Cancelled => {
+            AgentError::Terminal(message)
+        }
+    }
+}
+
+impl GatewayRun {
+    /// Opens a gateway to `upstream` for a job.
+    pub async fn open(upstream: Upstream, job: &Job) -> Result<Self, AgentError> {
+        let metadata = [
+            (meta::NODE, job.node.to_string()),
+            (meta::VISIT, job.visit.to_string()),
+            (meta::ATTEMPT, job.attempt.to_string()),
+            (meta::STATUS_FILE, job.status_file.to_string_lossy().into_owned()),
+        ];
+        let metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let whole = || job.history.iter().filter(|message| !message.is_broken_off()).cloned().collect::<Vec<_>>();
+        let answered = job.continues.then(|| answers_on_record(&whole(), &INTERRUPTIONS));
+        let cwd = job.cwd.clone();
+        let facts = Facts { metadata, cwd, has_tools: job.tools, interruptions: &INTERRUPTIONS, answered };
+        let opened = Gateway::open(upstream, facts).await;
+        let (gateway, held_calls) =
+            opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
+        let (replay, state) = (Replay::new(&job.recorded), StateRef::default());
+        Ok(Self { gateway, held_calls, replay, state, max_failed_calls: MAX_FAILED_CALLS })
+    }
+
+    /// The same with so many calls in a row that may end without a complete answer, where that is said.
+    #[must_use]
+    pub fn with_max_failed_calls(self, max_failed_calls: Option<u32>) -> Self {
+        Self { max_failed_calls: max_failed_calls.unwrap_or(self.max_failed_calls), ..self }
+    }
+
+    /// The meter of its calls.
+    pub fn meter(&self) -> UsageMeter {
+        self.gateway.meter()
+    }
+
+    /// The base URL of the provider, for the program.
+    pub fn base_url(&self, format: Format) -> String {
+        self.gateway.base_url(format)
+    }
+
+    /// The same without the gateway's secret, for where everybody can read it.
+    pub fn address(&self, format: Format) -> String {
+        self.gateway.address(format)
+    }
+
+    /// The key, for the program.
+    pub fn key(&self) -> &str {
+        self.gateway.key()
+    }
+
+    /// The gateway's port, the only one the program needs to reach.
+    pub fn port(&self) -> u16 {
+        self.gateway.port()
+    }
+
+    /// Where the program's resume state is kept.
+    pub fn state(&self) -> StateRef {
+        self.state.clone()
+    }
+
+    /// Runs the program: `run` starts it and follows it to its end, or until its `Cancel` is raised. Each turn is
+    /// reported before the next call of the program is forwarded; the last one is given back.
+    pub async fn run<T, F: Future<Output = T>>(
+        self,
+        turns: &Turns,
+        cancel: &Cancel,
+        run: impl FnOnce(Cancel) -> F,
+    ) -> RunOutcome<T> {
+        let Self { gateway, mut held_calls, replay, state, max_failed_calls } = self;
+        turns.set_meter(gateway.meter());
+        let (canceller, inner) = Cancel::new();
+        let provider = gateway.provider().to_owned();
+        let mut log = TurnLog { provider, replay, state, max_failed_calls, ..TurnLog::new(turns) };
+        let mut flights = gateway.flights();
+        let mut failed = gateway.failed_calls();
+        let running = run(inner);
+        tokio::pin!(running);
+        let mut killed = false;
+        let mut ending = None;
+        let ended = loop {
+            tokio::select! {
+                // A turn that is over is recorded before the program's end is looked at.
+                biased;
+                Some(held) = held_calls.recv() => {
+                    log.take(held).await;
+                }
+                // One call less in flight may leave room for another.
+                Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
+                () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
+                    log.may_overtake = gateway.is_unread();
+                }
+                // Unanswered calls are paid for too, and may be all that comes for a while.
+                Ok(()) = failed.changed() => log.report_failures(&gateway).await,
+                () = cancel.stopped(), if !log.is_stopping => log.is_stopping = true,
+                // Calls of its subagents in flight are paid for: cut off, they would not be counted.
+                () = unattended_until(&gateway, ending), if ending.is_some() && !killed => {
+                    killed = true;
+                    canceller.kill();
+                }
+                () = cancel.killed(), if !killed => {
+                    killed = true;
+                    canceller.kill();
+                }
+                ended = &mut running => break ended,
+            }
+            // What comes and goes from here on is looked at again.
+            flights.mark_unchanged();
+            if log.is_stopping && gateway.failed_calls().borrow().calls > 0 && flights.borrow().awaited() == 0 {
+                // Between two tries it does nothing that would have to be finished.
+                log.stopped_by = log.stopped_by.or(Some(STOPPED));
+            }
+            if log.release_calls(&gateway, &mut held_calls).await == TurnVerdict::Stop {
+                gateway.refuse(STOPPED);
+                ending.get_or_insert_with(|| Deadline::after(PATIENCE));
+            }
+        };
+        gateway.refuse(OVER);
+        log.stopped_by = log.stopped_by.or(Some(OVER));
+        log.release_calls(&gateway, &mut held_calls).await;
+        // A program that has ended need not be stopped.
+        let stopped = log.stopped_by == Some(STOPPED);
+        if !killed {
+            // What the program did not wait for is paid for as well.
+            tokio::select! {
+                // One that takes longer is cut off, and counts as far as it has come.
+                _ = within(PATIENCE, gateway.idle()) => {}
+                () = cancel.killed() => {}
+            }
+        }
+        turns.stop_waiting();
+        let is_script = gateway.is_scripted();
+        let rest = gateway.close().await;
+        log.add_side_calls(rest.side_calls, rest.warnings);
+        let mut last = None;
+        for exchange in rest.exchanges.into_iter().chain(rest.broken) {
+            if let Some(turn) = last.replace(log.turn(exchange)) {
+                log.report(turn).await;
+            }
+        }
+        let last = last.or_else(|| log.final_turn());
+        let last = last.map(|turn| Turn { is_last: true, ..log.with_side_calls(turn) });
+        let TurnLog { said, asked, answered, scripted, given_up, .. } = log;
+        let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
+        RunOutcome { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
+    }
+}
+
+/// Waits until no client waits for a call in flight, at most until then.
+async fn unattended_until(gateway: &Gateway, end: Option<Deadline>) {
+    if let Some(end) = end {
+        end.ready(gateway.unattended()).await;
+    }
+}
+
+/// The turns of a program, as they come.
+struct TurnLog<'a> {
+    turns: &'a Turns,
+    provider: String,
+    replay: Replay,
+    /// Whether the last turn on record is still to come again.
+    repeating: bool,
+    state: StateRef,
+    side_calls: Vec<SideCall>,
+    warnings: Vec<Warning>,
+    reported: usize,
+    said: String,
+    asked: bool,
+    answered: bool,
+    /// Whether an answer came from the script.
+    scripted: bool,
+    stopped_by: Option<&'static str>,
+    given_up: Option<AgentError>,
+    /// It is to stop: the next call is refused.
+    is_stopping: bool,
+    /// How many calls in a row may end without a complete answer.
+    max_failed_calls: u32,
+    /// Calls that are held, oldest first.
+    waiting: VecDeque<HeldCall>,
+    /// Whether the oldest of them is let through beside others for which there is no room with it.
+    may_overtake: bool,
+}
+
+impl<'a> TurnLog<'a> {
+    fn new(turns: &'a Turns) -> Self {
+        Self {
+            turns,
+            provider: String::new(),
+            replay: Replay::default(),
+            repeating: false,
+            state: StateRef::default(),
+            side_calls: Vec::new(),
+            warnings: Vec::new(),
+            reported: 0,
+            said: String::new(),
+            asked: false,
+            answered: false,
+            scripted: false,
+            stopped_by: None,
+            given_up: None,
+            is_stopping: false,
+            max_failed_calls: MAX_FAILED_CALLS,
+            waiting: VecDeque::new(),
+            may_overtake: false,
+        }
+    }
+
+    /// Takes in a call: what has ended before it is reported. Then it is answered from the record, or it waits.
+    async fn take(&mut self, mut held: HeldCall) {
+        self.asked |= held.conversation.is_some();
+        self.add_side_calls(std::mem::take(&mut held.side_calls), std::mem::take(&mut held.warnings));
+        for exchange in std::mem::take(&mut held.before) {
+            let turn = self.turn(exchange);
+            self.report(turn).await;
+        }
+        let recorded = match (self.stopped_by, held.conversation) {
+            (None, Some(conversation)) => self.replay.answer(conversation, &held.request, held.tries),
+            _ => None,
+        };
+        match recorded {
+            Some(answer) => {
+                self.repeating = true;
+                // The client may have hung up while its turn was recorded.
+                let _ = held.answer.send(CallDecision::Answer(answer));
+            }
+            None => self.waiting.push_back(held),
+        }
+    }
+
+    /// Lets calls that wait through, one after the other, as long as there is room for what they may take beside those
+    /// on their way. Who is alone needs no room: only what was spent counts then. At a limit all are refused.
+    async fn release_calls(
+        &mut self,
+        gateway: &Gateway,
+        held_calls: &mut mpsc::UnboundedReceiver<HeldCall>,
+    ) -> TurnVerdict {
+        loop {
+            let outstanding = gateway.outstanding();
+            self.add_side_calls(outstanding.side_calls, outstanding.warnings);
+            // What these bring to be reported may be missing from what is owed, or is counted twice.
+            let mut is_old = false;
+            while let Ok(held) = held_calls.try_recv() {
+                self.take(held).await;
+                is_old = true;
+            }
+            self.waiting.retain(|held| !held.answer.is_closed());
+            if self.is_stopping && !self.waiting.is_empty() {
+                self.stopped_by = self.stopped_by.or(Some(STOPPED));
+            }
+            if let Some(reason) = self.stopped_by {
+                for held in self.waiting.drain(..) {
+                    let _ = held.answer.send(CallDecision::Refuse(reason.to_owned()));
+                }
+                return TurnVerdict::Stop;
+            }
+            if is_old {
+                continue;
+            }
+            let failed = gateway.failed_calls().borrow().clone();
+            // One that waits is one too many; where none does, the gateway has refused it already.
+            let too_many = self.max_failed_calls.saturating_add(u32::from(self.waiting.is_empty()));
+            if failed.calls >= too_many {
+                self.end_loop(gateway, failed).await;
+                continue;
+            }
+            let Some(next) = self.waiting.front() else { return TurnVerdict::Go };
+            if next.at_most.cost_usd.is_none() && !gateway.is_scripted() && self.turns.must_be_priced() {
+                self.give_up(AgentError::Environment(price_unknown(&next.request.model)));
+                continue;
+            }
+            let spent =
+                self.side_calls.iter().map(Amount::of_side).fold(amount(outstanding.pending), |sum, call| sum + call);
+            if spent != Amount::default() && !self.turns.allow(spent) {
+                self.report_unreported(gateway).await;
+                continue;
+            }
+            let all = outstanding.reserved.map(|reserved| spent + amount(reserved) + amount(next.at_most));
+            if all.is_some_and(|all| !self.turns.allow(all)) && !self.may_overtake {
+                return TurnVerdict::Go;
+            }
+            if let Some(next) = self.waiting.pop_front() {
+                self.may_overtake = false;
+                if failed.calls > 0 {
+                    self.turns.wait(&format!("{}, retrying ({})", failed.words, failed.calls));
+                }
+                gateway.reserve(&next);
+                let _ = next.answer.send(CallDecision::Forward);
+            }
+        }
+    }
+
+    /// The program asks again and again without an answer. It is ended, unless it has changed files all the same.
+    async fn end_loop(&mut self, gateway: &Gateway, failed: FailedCalls) {
+        let before = self.turns.writes();
+        self.report_failures(gateway).await;
+        let turn = self.turn_without_words();
+        self.report(turn).await;
+        if self.turns.writes() > before {
+            return gateway.reset_failed_calls();
+        }
+        let why = failed.why.unwrap_or_else(LlmError::cancelled);
+        let calls = counted(u64::from(failed.calls), "call");
+        let message = format!(
+            "{calls} in a row had no complete answer (`agents.*.max_failed_calls`), the last one \
+             because {why}"
+        );
+        self.give_up(unanswered_error(why.class, message));
+    }
+
+    /// Reports what more than a few calls without a complete answer have cost and brought, at once: the next turn may
+    /// be far. Whatever tools have written meanwhile belongs to another.
+    async fn report_failures(&mut self, gateway: &Gateway) {
+        match gateway.failed_calls().borrow().calls {
+            0 => return self.turns.stop_waiting(),
+            1..=FEW => return,
+            _ => {}
+        }
+        let broken = gateway.broken_off();
+        let outstanding = gateway.outstanding();
+        self.add_side_calls(outstanding.side_calls, outstanding.warnings);
+        let turns: Vec<Turn> = broken.into_iter().map(|exchange| self.turn(exchange)).collect();
+        let turn_without_words = (turns.is_empty() && !self.side_calls.is_empty()).then(|| self.turn_without_words());
+        for turn in turns.into_iter().chain(turn_without_words) {
+            self.report(Turn { writes: Some(Vec::new()), ..turn }).await;
+        }
+    }
+
+    /// Ends the program, whose node fails for this reason.
+    fn give_up(&mut self, why: AgentError) {
+        self.given_up.get_or_insert(why);
+        self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
+    }
+
+    /// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one more
+    /// call is made is not for the program to decide by ending its turns or not.
+    async fn report_unreported(&mut self, gateway: &Gateway) {
+        let rest = gateway.take_unreported();
+        self.add_side_calls(rest.side_calls, rest.warnings);
+        for exchange in rest.exchanges.into_iter().chain(rest.broken) {
+            let turn = self.turn(exchange);
+            self.report(turn).await;
+        }
+        if !self.side_calls.is_empty() {
+            let turn = self.turn_without_words();
+            self.report(turn).await;
+        }
+    }
+
+    fn add_side_calls(&mut self, spent: Vec<SideCall>, warnings: Vec<Warning>) {
+        self.side_calls.extend(spent);
+        self.warnings.extend(warnings);
+    }
+
+    async fn report(&mut self, turn: Turn) {
+        self.reported += 1;
+        let turn = self.with_side_calls(turn);
+        if self.turns.report(turn).await == TurnVerdict::Stop {
+            self.stopped_by = self.stopped_by.or(Some(STOPPED));
+        }
+    }
+
+    /// The turn an exchange makes.
+    fn turn(&mut self, exchange: Exchange) -> Turn {
+        let Exchange { conversation, opening, response, results, model, usage, cost_usd, estimated, broken_off } =
+            exchange;
+        self.answered |= broken_off.is_none();
+        self.scripted |= broken_off.is_none() && !response.as_ref().is_some_and(is_beside_the_script);
+        let mut answer = response.map(|response| response.message);
+        if let (Some(answer), Some(why)) = (&mut answer, &broken_off) {
+            answer.mark_broken_off(why);
+        }
+        let said = answer.as_ref().map(Message::text).unwrap_or_default();
+        let whole = answer.as_ref().filter(|_| broken_off.is_none());
+        let tool_calls = whole.map(|answer| calls(answer, &results)).unwrap_or_default();
+        let intent = intent_of(&said, &tool_calls);
+        if conversation == 0 && broken_off.is_none() && !said.trim().is_empty() {
+            said.trim().clone_into(&mut self.said);
+        }
+        let mut messages: Vec<Message> = opening.into_iter().chain(answer).chain(results).collect();
+        messages.iter_mut().for_each(|message| message.set_conversation(conversation));
+        // Once the record is used up, what the program wrote should be what it wrote then.
+        let repeats = conversation == 0 && self.repeating && self.replay.is_over();
+        if repeats {
+            self.repeating = false;
+        }
+        Turn {
+            messages,
+            tool_calls,
+            usage,
+            cost_usd,
+            estimated,
+            model,
+            provider: self.provider.to_owned(),
+            intent,
+            exact: true,
+            repeats,
+            state_ref: self.state.get(),
+            ..Turn::default()
+        }
+    }
+
+    /// A turn for what belongs to none: what was spent on side calls, or a program that never asked.
+    fn final_turn(&self) -> Option<Turn> {
+        let nothing = self.side_calls.is_empty() && self.warnings.is_empty();
+        if self.reported > 0 && nothing {
+            return None;
+        }
+        Some(self.turn_without_words())
+    }
+
+    /// A turn without words.
+    fn turn_without_words(&self) -> Turn {
+        Turn { provider: self.provider.to_owned(), exact: true, state_ref: self.state.get(), ..Turn::default() }
+    }
+
+    /// The turn with its side calls and warnings.
+    fn with_side_calls(&mut self, mut turn: Turn) -> Turn {
+        turn.side_calls.append(&mut self.side_calls);
+        turn.warnings.append(&mut self.warnings);
+        turn
+    }
+}
+
+fn amount(spent: CallCost) -> Amount {
+    Amount::of_call(spent.usage, spent.cost_usd)
+}
+
+/// The tools an answer asked for, and whether they failed.
+fn calls(answer: &Message, results: &[Message]) -> Vec<ToolCall> {
+    let failed = |wanted: &str| {
+        results.iter().flat_map(|message| &message.content).any(
+            |part| matches!(part, Part::ToolResult { id, is_error: true, .. } if id == wanted && !wanted.is_empty()),
+        )
+    };
+    let call = |(id, name, arguments): (&str, &str, &Value)| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.clone(),
+        is_error: failed(id),
+    };
+    answer.tool_calls().map(call).collect()
+}

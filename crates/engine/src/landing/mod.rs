@@ -1,0 +1,81 @@
+//! The merge queue: brings branches into their target, tested. What is decided is in [`pleach_core::queue`]; all state is in refs,
+//! so whoever takes the lock of a queue goes on where another process has stopped.
+//!
+//! Sees the rooms up to [`crate::session`], and nothing of trees. Begin with `process`.
+//!
+//! | question | where |
+//! |---|---|
+//! | What is in the queue? | `store` the queue as refs, [`git::record`] those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
+//! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
+//! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong, `edited_tests` whether it has written that test itself |
+//! | How do several repositories land at once? | `together`; `joint_entries` what waits for that and what was cut off, `joint_tests` how they are tested side by side |
+//! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already, `tip` of the target itself |
+//! | Who is to blame for a red test? | `suspects`, `blame` |
+//! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `resolvers` those at work, `resolver_request` what it is told, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
+//! | How does it land? | `landing`, which has `commits` make them; `cleanup` removes what is left over |
+//! | What was approved? | `trust` |
+//! | What will conflict? | `forecast`, before it is tried |
+
+mod answer;
+mod archive;
+mod batch;
+mod blame;
+mod by_hand;
+mod candidate;
+mod cleanup;
+pub mod commits;
+mod conflict;
+mod decide;
+mod derived;
+mod edited_tests;
+mod enqueue;
+mod error;
+mod extent;
+mod forecast;
+mod joint_entries;
+mod joint_tests;
+mod landing;
+mod learned;
+mod markers;
+mod outcome;
+mod process;
+mod resolver;
+mod resolver_request;
+mod resolvers;
+mod results;
+mod run;
+mod settings;
+mod settle;
+mod sides;
+mod store;
+mod suspects;
+mod test_runs;
+mod test_slot;
+mod tip;
+mod together;
+mod trust;
+mod vetting;
+
+pub use by_hand::{AbortError, ConflictWorktree, abort_resolution, begin_resolution, finish_resolution};
+pub use cleanup::delete_landed_branch;
+pub use decide::{
+    allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
+};
+pub(crate) use decide::{close_landed, withdraw_for_mark};
+pub use edited_tests::edited_tests;
+pub(crate) use edited_tests::edited_words;
+pub use enqueue::{Submission, enqueue, find_entry, find_task};
+pub use error::QueueError;
+pub use forecast::{Forecast, ForecastMark, ForecastPair, forecast, quick_forecast};
+pub use joint_entries::{
+    JointPart, QueuedLanding, entries_of_landing, landing_targets, queued_landings, submit_together,
+    unfinished_landings,
+};
+pub use outcome::QueueOutcome;
+pub(crate) use results::note_tested;
+pub use run::QueueRun;
+pub use settings::{QueueSettings, ResolverSettings};
+pub use store::{MergeQueue, queue_targets};
+pub use tip::{TipTest, known_tip_test, run_tip_test};
+pub use together::{JointLanding, JointOutcome};
+pub use trust::queue_to_trust;

@@ -1,0 +1,27 @@
+//! What came of working a queue.
+
+use pleach_core::queue::{EntryState, QueueEntry};
+
+/// What came of working a queue.
+#[derive(Debug, Default)]
+pub struct QueueOutcome {
+    /// What has landed, in this order.
+    pub landed: Vec<QueueEntry>,
+    /// What is still in the queue.
+    pub open: Vec<QueueEntry>,
+    /// What holds the target up.
+    pub held: Option<String>,
+    /// How many tests have run.
+    pub tests: usize,
+    /// Something waits because its tests are not approved.
+    pub is_unapproved: bool,
+    /// It was stopped before it was through.
+    pub is_stopped: bool,
+}
+
+impl QueueOutcome {
+    /// The open entries in one of these states.
+    pub fn in_state<'o>(&'o self, states: &'o [EntryState]) -> impl Iterator<Item = &'o QueueEntry> {
+        self.open.iter().filter(move |entry| states.contains(&entry.state))
+    }
+}

@@ -1,0 +1,153 @@
+//! Merges a commit into another: by git, or by the tiers that need no agent. The result is checked; what does not merge is
+//! a conflict as data.
+
+use jiff::Timestamp;
+
+use super::tiers::{TierOptions, TierResult, resolve_conflict};
+use git::{CommitSpec, Conflict, LossyMerge, MergeCheckError, MergeError, Person, Repo, TreeId, workspace};
+use pleach_core::config::DerivedRules;
+use pleach_core::ids::CommitId;
+use pleach_core::merge::{LossExemptions, MergeOrigin};
+use pleach_core::trailer::CommitMessage;
+
+/// One side of a merge: whose work it is, and how the merge commit reads.
+#[derive(Debug, Clone)]
+pub(crate) struct MergeSide {
+    /// Its newest commit.
+    pub commit: CommitId,
+    /// The message of the merge commit.
+    pub message: CommitMessage,
+    /// The date of the merge commit.
+    pub at: Timestamp,
+}
+
+/// What became of a merge.
+#[derive(Debug)]
+pub(crate) enum MergeResult {
+    /// Everything is there already.
+    UpToDate,
+    /// This commit has both sides. It is on disk.
+    Merged(CommitId),
+    /// The sides conflict.
+    Conflict(Conflict),
+    /// They were merged, and not everything of both sides is in the result.
+    Lossy(LossyMerge),
+}
+
+/// How far a merge has come.
+#[derive(Debug)]
+pub(crate) enum MergeProgress {
+    /// To its end.
+    Ended(MergeResult),
+    /// Commands have to run in these files first.
+    Derive(Box<TierResult>),
+}
+
+/// Merges a side into `ours`: always a merge commit of both, so that every commit of the side is in the history. What git
+/// cannot merge is resolved as far as `tiers` allow; what remains then is a conflict as a whole.
+pub(crate) fn merge_side(
+    repo: &Repo,
+    ours: CommitId,
+    side: &MergeSide,
+    tiers: Option<&TierOptions>,
+) -> Result<MergeProgress, workspace::Error> {
+    if repo.history().is_ancestor(side.commit, ours)? {
+        return Ok(MergeProgress::Ended(MergeResult::UpToDate));
+    }
+    let conflict = match git::merge::merge_commits(repo, ours, side.commit) {
+        Ok(tree) => {
+            let merged = checked(repo, tree, ours, side, &LossExemptions::default())?;
+            return Ok(MergeProgress::Ended(merged));
+        }
+        Err(MergeError::Conflict(conflict)) => conflict,
+        Err(MergeError::Git(error)) => return Err(error.into()),
+    };
+    let base = git::merge::merge_base_tree(repo, ours, side.commit)?;
+    let Some((tiers, base)) = tiers.zip(base) else {
+        return Ok(MergeProgress::Ended(MergeResult::Conflict(conflict)));
+    };
+    let tried = resolve_conflict(repo, base, repo.tree_of(ours)?, repo.tree_of(side.commit)?, &conflict, tiers)?;
+    if !tried.remaining.is_empty() {
+        return Ok(MergeProgress::Ended(MergeResult::Conflict(conflict)));
+    }
+    if !tried.derived.is_empty() {
+        return Ok(MergeProgress::Derive(Box::new(tried)));
+    }
+    let tree = tried.tree;
+    Ok(MergeProgress::Ended(merge_resolved(repo, ours, side, (tried, tree), DerivedRules::default())?))
+}
+
+/// Merges a side into `ours` with files of which something was resolved, and those of these rules made by commands.
+pub(crate) fn merge_resolved(
+    repo: &Repo,
+    ours: CommitId,
+    side: &MergeSide,
+    (tried, tree): (TierResult, TreeId),
+    derived: DerivedRules,
+) -> Result<MergeResult, workspace::Error> {
+    let origin = MergeOrigin { tier: tried.tier, resolved: tried.resolved };
+    let mut side = side.clone();
+    side.message.trailers.extend(origin.trailers());
+    checked(
+        repo,
+        tree,
+        ours,
+        &side,
+        &LossExemptions { resolved: origin.resolved, derived, ..LossExemptions::default() },
+    )
+}
+
+/// The merge, unless it lacks something of a side.
+fn checked(
+    repo: &Repo,
+    tree: TreeId,
+    ours: CommitId,
+    side: &MergeSide,
+    exemptions: &LossExemptions,
+) -> Result<MergeResult, workspace::Error> {
+    match check_merge(repo, ours, side.commit, tree, exemptions)? {
+        Some(lossy) => Ok(MergeResult::Lossy(lossy)),
+        None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
+    }
+}
+
+/// Looks independently of what merged them whether a result has all of both sides.
+pub(crate) fn check_merge(
+    repo: &Repo,
+    ours: CommitId,
+    theirs: CommitId,
+    merged: TreeId,
+    exemptions: &LossExemptions,
+) -> Result<Option<LossyMerge>, git::Error> {
+    let Some(base) = git::merge::merge_base_tree(repo, ours, theirs)? else { return Ok(None) };
+    match git::check_merge_result(repo, base, repo.tree_of(ours)?, repo.tree_of(theirs)?, merged, exemptions) {
+        Ok(_) => Ok(None),
+        Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),
+        Err(MergeCheckError::Git(error)) => Err(error),
+    }
+}
+
+/// The commit that joins both sides with these files. It is on disk.
+pub(crate) fn merge_commit(
+    repo: &Repo,
+    tree: TreeId,
+    ours: CommitId,
+    side: &MergeSide,
+) -> Result<CommitId, git::Error> {
+    let mut writer = repo.writer();
+    let commit = writer.commit(&merge_spec(tree, ours, side))?;
+    writer.flush()?;
+    Ok(commit)
+}
+
+/// The same, not yet made.
+pub(crate) fn merge_spec(tree: TreeId, ours: CommitId, side: &MergeSide) -> CommitSpec {
+    CommitSpec {
+        tree,
+        parents: vec![ours, side.commit],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        message: side.message.write().into_bytes(),
+        at: side.at,
+    }
+}

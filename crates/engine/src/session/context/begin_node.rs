@@ -1,0 +1,261 @@
+//! The start of a node: its record, and the assignment for its worker.
+
+use std::sync::Arc;
+
+use super::conflicts::sides as sides_of;
+use super::end_node::{self, DEFER_AT_MOST};
+use super::pending::Writers;
+use super::worktrees::node_base;
+use super::{Context, NodeEnd, history, recording, turn};
+use crate::env::{BudgetVerdict, Error};
+use crate::session::executor::{
+    AssignedWork, Assignment, ConflictWork, Conversation, NodeStart, RecordedFacts, Recording, Wanted, work,
+};
+use crate::session::worker::NodeFinished;
+use agents::agent::Agent;
+use git::record::Batch;
+use git::workspace;
+use pleach_core::budget::Allowance;
+use pleach_core::event::{NodeStarted, Outcome, Snapshot};
+use pleach_core::ids::{CommitId, RepoName};
+use pleach_core::plan::pipeline::{HandlerKind, Node};
+use pleach_core::state::{Position, Visit};
+use pleach_core::{clock, route};
+
+/// The result of starting a node.
+#[derive(Debug)]
+pub(crate) enum NodeBegin {
+    /// The node has nothing to run and has already ended.
+    Passed(NodeEnd),
+    /// The start is recorded; run this assignment, with the known facts of the record.
+    Started(Box<Assignment>, Option<RecordedFacts>),
+}
+
+/// How a node takes part in the conversations of the run. The first agent after a resume gets a summary instead, and so
+/// does a program, which reads a single prompt.
+pub(crate) fn conversation(context: &mut Context, node: &Node, visit: &Visit, continues: bool) -> Conversation {
+    let degrade = context.degrade && !continues;
+    let mut told = Conversation::of(&context.plan.pipeline, &context.state, node, visit, degrade);
+    if !can_go_on_with(context, node, &told) {
+        told = Conversation::of(&context.plan.pipeline, &context.state, node, visit, true);
+    }
+    if node.handler == HandlerKind::Codergen {
+        context.degrade = false;
+    }
+    told
+}
+
+/// Whether the agent of a node can continue its conversation: it accepts messages, or it keeps the conversation itself.
+fn can_go_on_with(context: &Context, node: &Node, conversation: &Conversation) -> bool {
+    let Some(thread) = &conversation.thread else { return true };
+    let Ok(agent) = context.engine.agents.of(node) else { return true };
+    let state = context.state.thread_states.get(thread);
+    let is_new = !context.state.threads.contains_key(thread);
+    agent.can_continue()
+        || ((is_new || state.is_some())
+            && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id)))
+}
+
+/// Starts or resumes a node and records it. `limits` are its allowance and the budget's verdict.
+pub(crate) fn begin(
+    context: &mut Context,
+    node: &Node,
+    visit: &Visit,
+    continues: bool,
+    conversation: &Conversation,
+    (allowance, verdict): (Allowance, BudgetVerdict),
+) -> Result<NodeBegin, Error> {
+    let start = match continues {
+        false => NodeStart::First,
+        true if must_start_over(context, node) => NodeStart::Over,
+        true => NodeStart::Continued,
+    };
+    if start == NodeStart::Over {
+        context.memory.recorded = recording(context, node)?;
+        // The agent's earlier messages no longer belong to any conversation.
+        context.memory.heard_mut().threads.clear();
+    }
+    if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
+        return pass(context, (node, visit), start, conversation, outcome).map(NodeBegin::Passed);
+    }
+    let known = know(context, node, conversation)?;
+    record_start(context, node, visit, start, conversation)?;
+    let assignment = Assignment {
+        session: context.plan.id.clone(),
+        context: context.id.clone(),
+        record: newest_record(context),
+        visit: visit.clone(),
+        start,
+        conversation: conversation.clone(),
+        next_turn: context.state.turns + 1,
+        allowance,
+        verdict,
+        resolves: conflict_work(context, node, start),
+        job: AssignedWork::Node,
+    };
+    Ok(NodeBegin::Started(Box::new(assignment), known))
+}
+
+/// The facts of the record for the executor, if the node needs them. Reading them here finds errors before the node
+/// counts as started.
+fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Result<Option<RecordedFacts>, Error> {
+    if work::needs_no_record(&context.engine, node) {
+        return Ok(None);
+    }
+    if context.engine.is_of_agent(node) {
+        work::agent_of(&context.engine, node)?;
+    }
+    let thread = conversation.thread.as_deref();
+    let wanted = Wanted::by(&context.engine, &context.plan, &context.state, node, thread);
+    history::hear(context, &wanted)?;
+    Ok(Some(RecordedFacts {
+        state: Arc::clone(&context.state),
+        heard: Arc::clone(&context.memory.heard),
+        interrupted: std::mem::take(&mut context.memory.interrupted),
+        recorded: context.memory.recorded.take(),
+    }))
+}
+
+/// The conflicts a node resolves, if there are any and it can.
+fn conflict_work(context: &Context, node: &Node, start: NodeStart) -> Option<ConflictWork> {
+    let state = &context.state;
+    let conflicts = state.next_conflict();
+    let branch = conflicts.first().filter(|_| route::resolves(node))?.context.clone();
+    let paths = conflicts.iter().flat_map(|conflict| &conflict.paths).map(|path| path.path.clone()).collect();
+    let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
+    let lay = conflicts.iter().filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
+    let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
+    let sides = conflicts.iter().filter_map(|conflict| Some((conflict.repo.clone(), sides_of(state, conflict)?)));
+    let sides = sides.collect();
+    let (fan_out, join) = state.fan_out.as_ref().map(|fan_out| (fan_out.node.clone(), fan_out.join.clone())).unzip();
+    let gate = join.filter(|_| !state.has_later_conflicts());
+    Some(ConflictWork { branch, paths, lay, sides, fan_out, gate })
+}
+
+pub(crate) fn newest_record(context: &Context) -> CommitId {
+    context.recorder.tip().expect("a context that was written to has a newest record")
+}
+
+/// Drops the conversation of a node that starts over. Its agent may replay the answers in it once more.
+fn recording(context: &mut Context, node: &Node) -> Result<Option<Recording>, Error> {
+    let messages = std::mem::take(&mut context.memory.interrupted);
+    let repeats = context.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
+    repeats.then(|| Ok(Recording { messages, trees: context.plan.trees(&context.state)? })).transpose()
+}
+
+fn record_start(
+    context: &mut Context,
+    node: &Node,
+    visit: &Visit,
+    start: NodeStart,
+    conversation: &Conversation,
+) -> Result<(), Error> {
+    let (summary, started) = started(context, node, visit, start, conversation);
+    match start {
+        NodeStart::First | NodeStart::Continued => recording::write_with(context, &summary, started.into()),
+        NodeStart::Over => record_start_over(context, started, summary),
+    }
+}
+
+/// The start event of a node, and its one-line summary for the record.
+pub(crate) fn started(
+    context: &Context,
+    node: &Node,
+    visit: &Visit,
+    start: NodeStart,
+    conversation: &Conversation,
+) -> (String, NodeStarted) {
+    let is_agent = node.handler == HandlerKind::Codergen;
+    let mut started = NodeStarted {
+        node_id: visit.node.clone(),
+        visit: visit.visit,
+        attempt: visit.attempt,
+        handler: node.handler.as_str().to_owned(),
+        base: context.state.work.clone(),
+        starts_over: false,
+        fidelity: is_agent.then(|| conversation.fidelity.as_str().to_owned()),
+        thread: conversation.thread.clone().filter(|_| is_agent),
+        extra: Default::default(),
+    };
+    if start != NodeStart::First {
+        started.base = node_base(context);
+    }
+    let what = match start {
+        NodeStart::First => "start",
+        NodeStart::Continued => "continue",
+        NodeStart::Over => "start over with",
+    };
+    (format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt), started)
+}
+
+/// Runs a node that only passes its input on. It touches no files, so writing its start and end can be deferred.
+fn pass(
+    context: &mut Context,
+    (node, visit): (&Node, &Visit),
+    start: NodeStart,
+    conversation: &Conversation,
+    outcome: Outcome,
+) -> Result<NodeEnd, Error> {
+    // The record of a session's end comes after everything else is in place, because no process moves a branch after
+    // that.
+    if node.handler == HandlerKind::Exit && context.state.task.is_none() {
+        recording::flush_commits(context)?;
+    }
+    let (summary, started) = started(context, node, visit, start, conversation);
+    recording::defer(context, &summary, vec![started.into()])?;
+    let finished = NodeFinished::of(Ok(outcome));
+    let end = end_node::node_ended(context, node, visit, finished, conversation)?;
+    // A long chain of nodes that only pass on must not exist in memory alone.
+    if context.pending.as_ref().is_some_and(|pending| pending.batch.events.len() > DEFER_AT_MOST) {
+        recording::flush(context)?;
+    }
+    Ok(end)
+}
+
+/// Records that a node starts over, with the files it started with.
+fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: String) -> Result<(), Error> {
+    started.starts_over = true;
+    let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
+    for copy in context.working().copies() {
+        if let Some((writer, commit)) = workspace::restoring_commit(copy, &started.node_id, clock::now())? {
+            writers.insert(copy.name.clone(), writer);
+            restored.insert(copy.name.clone(), commit);
+        }
+    }
+    if restored.is_empty() {
+        return recording::write_with(context, &summary, started.into());
+    }
+    started.base.extend(restored.iter().map(|(repo, commit)| (repo.clone(), *commit)));
+    let batch = Batch { summary, work: turn::recorded_work(context, &restored), ..Batch::default() };
+    let tips = if recording::carries_turns(context) { restored.clone() } else { Snapshot::new() };
+    recording::record_with(context, writers, batch, vec![started.into()], clock::now(), &tips)?;
+    let from = turn::branch_tips(context);
+    recording::move_branches(context, &from, &tips)?;
+    for (repo, commit) in restored {
+        if let Some(copy) = context.working_mut().copy_mut(&repo) {
+            workspace::rebase_to(copy, commit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the interrupted node already has its answer, so that nothing more is done or spent on it.
+pub(crate) fn is_answered(context: &Context, node: &Node) -> bool {
+    let agent = context.engine.agents.of(node);
+    agent.is_ok_and(|agent| work::is_answered(&context.state, &*agent, &context.memory.interrupted))
+}
+
+/// An agent that keeps no state in its messages cannot resume in the middle.
+fn must_start_over(context: &Context, node: &Node) -> bool {
+    let answered = is_answered(context, node);
+    let has_turns = matches!(&context.state.position, Position::Running { turns, .. } if !turns.is_empty());
+    let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
+    let must = |agent: Arc<dyn Agent>| {
+        let resumable = || {
+            let state = context.state.agent_state(None);
+            state.is_some() && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id))
+        };
+        !(agent.can_continue() || resumable())
+    };
+    begun && context.engine.agents.of(node).is_ok_and(must)
+}

@@ -1,0 +1,164 @@
+//! Resumes a session: load, fold, move branch and worktree to the newest record, continue.
+
+use std::sync::Arc;
+
+use super::context::{OpenedContext, recording, worktrees};
+use super::session_plan::SessionPlan;
+use super::start::{self, OnOpen};
+use super::task::TaskJob;
+use super::{Session, fan_out, fork, session};
+use crate::env::{Engine, Error, Locks, SessionRepos};
+use crate::view::{recorded_pipeline, recorded_state};
+use git::Repo;
+use git::record::{Batch, History, Recorder};
+use git::workspace::FIRST_SLOT;
+use pleach_core::clock;
+use pleach_core::event::Resumed;
+use pleach_core::ids::{CommitId, ContextId, NodeId, SessionId};
+use pleach_core::plan::pipeline::Pipeline;
+use pleach_core::state::{Phase, State};
+use pleach_core::text::listed;
+
+/// A session that has not ended, read from its record.
+pub(crate) struct RecordedSession {
+    pub history: History,
+    pub pipeline: Pipeline,
+    pub state: State,
+}
+
+/// Reads a session to resume. The caller holds its locks.
+pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
+    let found = read(repo, id)?;
+    match over(&found, id) {
+        Some(over) => Err(over),
+        None => Ok(found),
+    }
+}
+
+/// Why a session cannot be resumed. A failed session can be, at the node it failed at; a failed task continues with its
+/// next attempt instead.
+fn over_for_good(found: &RecordedSession, id: &SessionId) -> Option<Error> {
+    let failed = matches!(found.state.phase, Phase::Failed { .. }) && found.state.task.is_none();
+    over(found, id).filter(|_| !failed)
+}
+
+/// The node to restart at, if the session does not resume where it stands.
+fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<Option<NodeId>, Error> {
+    let Some(node) = wanted.or(state.failed_node()) else { return Ok(None) };
+    if state.can_start_at(node) {
+        return Ok(Some(node.clone()));
+    }
+    let visited = state.nodes.keys().map(|node| format!("`{node}`")).collect::<Vec<_>>();
+    Err(Error::NotVisited { session: id.clone(), node: node.clone(), visited: listed(&visited, usize::MAX) })
+}
+
+/// Why a session counts as ended.
+fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
+    let phase = &found.state.phase;
+    let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
+    (!goes_on).then(|| Error::Over { session: id.clone(), phase: phase.word() })
+}
+
+/// Reads a session to write to. The caller holds its locks.
+pub(crate) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
+    let history = History::newest(repo, id)?;
+    let pipeline = recorded_pipeline(&history.started)?;
+    let state = recorded_state(&history, &pipeline)?;
+    Ok(RecordedSession { history, pipeline, state })
+}
+
+/// Resumes a session if its newest record is still `seen`, so that it runs what was approved: where it stands, at the
+/// node it failed at, or at `from`, which the run has visited before. Returns the session, and where uncommitted work
+/// of the killed process was saved. A completed or cancelled session is an error; its branch still catches up with its
+/// record.
+pub async fn resume_session(
+    engine: Arc<Engine>,
+    repos: SessionRepos,
+    id: &SessionId,
+    seen: CommitId,
+    from: Option<&NodeId>,
+    opened: OnOpen<'_>,
+) -> Result<(Session, Option<String>), Error> {
+    let mut at = None;
+    let mut session = tokio::task::block_in_place(|| {
+        let repo = repos.record();
+        let (locks, found) = Locks::take(repo, id)?.with(|| read(repo, id))?;
+        let over = over_for_good(&found, id);
+        if over.is_none() && found.history.tip != seen {
+            return Err(Error::Replaced { session: id.clone() });
+        }
+        if over.is_none() {
+            at = starts_at(&found.state, id, from)?;
+        }
+        let mut session = open_recorded(engine, repos, locks, found, None, FIRST_SLOT)?;
+        match over {
+            Some(over) => session::bring_up(&mut session).and(Err(over)),
+            None => Ok(session),
+        }
+    })?;
+    record_resumed(&mut session, at)?;
+    session.plan.push.claim().await;
+    session.check_own()?;
+    opened(&session);
+    let kept = go_on(&mut session).await?;
+    Ok((session, kept))
+}
+
+/// Moves branch and worktree of every open context to its newest record. Returns where work was saved.
+pub(super) async fn go_on(session: &mut Session) -> Result<Option<String>, Error> {
+    let mut kept = Vec::new();
+    for context in session.open_contexts() {
+        let state = &session.context(&context).state;
+        if state.is_branch && !state.has_started {
+            continue;
+        }
+        let went_on = worktrees::go_on(session.context_mut(&context)).await;
+        kept.extend(start::pause_if_interrupted(session, went_on)?);
+        // A killed run may have had no time for that.
+        tokio::task::block_in_place(|| fan_out::clean_up(session.context_mut(&context)))?;
+    }
+    Ok((!kept.is_empty()).then(|| kept.join(" and ")))
+}
+
+pub(super) fn open_recorded(
+    engine: Arc<Engine>,
+    repos: SessionRepos,
+    locks: Locks,
+    found: RecordedSession,
+    job: Option<Arc<TaskJob>>,
+    slot: u32,
+) -> Result<Session, Error> {
+    let RecordedSession { history, pipeline, state } = found;
+    let repo = repos.record().clone();
+    let id = history.session.clone();
+    let newest = (history.first, history.tip, state.messages);
+    let context = history.context.clone();
+    let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), newest);
+    let events = history.events().count();
+    let started = history.started;
+    let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
+    let Locks { session, mut worktrees } = locks;
+    let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
+    let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
+    let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
+    let plan = SessionPlan::new(id, started, pipeline, repos, job, registered.cancel.clone())?;
+    let plan = SessionPlan { slot, ..plan };
+    let mut session = Session::new((engine, registered), repo, plan, session, opened);
+    fork::open_forks(&mut session, worktrees)?;
+    Ok(session)
+}
+
+/// Records in every open context that the session resumes, at `from` if given.
+pub(super) fn record_resumed(session: &mut Session, from: Option<NodeId>) -> Result<(), Error> {
+    let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
+    let root = session.root_id().clone();
+    let others = session.open_contexts().into_iter().filter(|context| *context != root);
+    let all: Vec<ContextId> = std::iter::once(root.clone()).chain(others).collect();
+    for context in all {
+        let from = from.clone().filter(|_| context == root);
+        let batch = Batch { summary: summary.clone(), ..Batch::default() };
+        let event = Resumed { from, extra: Default::default() };
+        recording::record(session.context_mut(&context), batch, vec![event.into()], clock::now())?;
+    }
+    Ok(())
+}

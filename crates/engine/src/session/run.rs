@@ -1,0 +1,56 @@
+//! Runs a session from where it stands to its end or a pause.
+
+use super::pump::Pump;
+use tokio::sync::oneshot;
+
+use super::context::recording;
+use super::{Session, SessionEnded, pool};
+use crate::env::{Error, SpawnedRun};
+use crate::push::{PushOccasion, wait_for_pushes};
+
+/// Runs until the pipeline ends or pauses, and pushes what is to be pushed then.
+pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
+    let ended = run_recorded(session).await;
+    // A queue without anything to push has nobody who answers.
+    let _ = push_last(session, &ended).await;
+    session.check_own().and(ended)
+}
+
+/// Starts the last push of a session that has ended like this.
+fn push_last(session: &Session, ended: &Result<SessionEnded, Error>) -> oneshot::Receiver<()> {
+    session.plan.push.end(match ended {
+        Ok(SessionEnded::Completed) => PushOccasion::Completed,
+        _ => PushOccasion::Stopped,
+    })
+}
+
+async fn run_recorded(session: &mut Session) -> Result<SessionEnded, Error> {
+    let ended = run_attempt(session).await?;
+    session.at_root(|context| {
+        recording::flush(context)?;
+        context.catch_up()
+    })?;
+    tokio::task::block_in_place(|| {
+        git::pack::pack_remaining(&session.repo);
+        pool::trim_pool(session);
+    });
+    Ok(ended)
+}
+
+/// Runs an attempt at a task. The end of its last node is written with the task's last step, which follows at once.
+pub(crate) async fn run_attempt(session: &mut Session) -> Result<SessionEnded, Error> {
+    session.plan.push.begin();
+    session.announce();
+    let ended = Pump::new(session).run().await;
+    session.check_own().and(ended)
+}
+
+/// Runs in the background until the pipeline ends or pauses.
+pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
+    SpawnedRun::new(session.events(), async move {
+        let ended = run_recorded(&mut session).await;
+        wait_for_pushes(&session.engine, vec![push_last(&session, &ended)]).await;
+        let ended = session.check_own().and(ended);
+        (session, ended)
+    })
+}

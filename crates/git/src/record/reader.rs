@@ -1,0 +1,295 @@
+//! Reading a chain of records back.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref,
+    message, root, root_ref,
+};
+use crate::git::{Repo, TreeId};
+use pleach_core::event::{Event, MessageRange, PipelineStarted, Recorded};
+use pleach_core::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId, TurnId};
+use pleach_core::state::State;
+use pleach_core::trailer::CommitMessage;
+
+/// One record of a chain.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The commit that holds it.
+    pub commit: CommitId,
+    /// The context that wrote it: that of the chain, or one it was forked from.
+    pub context: ContextId,
+    /// Its tree, for the messages.
+    tree: TreeId,
+    /// Its events, in order.
+    pub events: Vec<Recorded>,
+}
+
+/// A chain of records, oldest first, whole or from its newest kept state on.
+#[derive(Debug)]
+pub struct History {
+    /// The session.
+    pub session: SessionId,
+    /// The context.
+    pub context: ContextId,
+    /// What the session was started with.
+    pub started: PipelineStarted,
+    /// When it was started.
+    pub started_at: jiff::Timestamp,
+    /// The first record.
+    pub first: CommitId,
+    /// The newest record.
+    pub tip: CommitId,
+    /// The state before `records`, when only the newest part was read.
+    pub kept: Option<State>,
+    /// The records read.
+    pub records: Vec<Record>,
+}
+
+/// What the newest record of a session on a task of a tree tells without being read whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSummary {
+    /// The task.
+    pub task: TaskId,
+    /// What the session has landed, if it has.
+    pub landed: Option<CommitId>,
+}
+
+#[derive(Deserialize)]
+struct StoredState {
+    version: u32,
+    first: CommitId,
+    state: State,
+}
+
+/// The first branch that a record says is the session's own, and whose name tells otherwise. Branches of the session move,
+/// are pushed and are removed with it, and a record may come from anywhere.
+fn foreign_branch<'r>(
+    session: &SessionId,
+    started: &'r PipelineStarted,
+    kept: Option<&'r State>,
+    records: &'r [Record],
+) -> Option<&'r BranchName> {
+    let of_context = format!("{session}--");
+    let is_own = |branch: &BranchName| {
+        let last = branch.as_str().rsplit('/').next().unwrap_or_default();
+        let is_of_task = started.task.as_ref().is_some_and(|task| last == task.id.as_str());
+        branch.as_str().contains('/') && (last == session.as_str() || last.starts_with(&of_context) || is_of_task)
+    };
+    let forked = records.iter().flat_map(|record| &record.events).filter_map(|recorded| match &recorded.event {
+        Event::ContextForked(fork) => Some(&fork.branches),
+        _ => None,
+    });
+    let of_state = kept
+        .into_iter()
+        .flat_map(|state| std::iter::once(&state.branches).chain(state.forks.values().map(|fork| &fork.branches)));
+    let mut all = std::iter::once(&started.branches).chain(forked).chain(of_state).flat_map(|named| named.values());
+    all.find(|branch| !is_own(branch))
+}
+
+impl History {
+    /// The sessions of a repository that have a main context, whether it can be read or not.
+    pub fn sessions(repo: &Repo) -> Result<Vec<SessionId>, Error> {
+        let refs = repo.refs().names(SESSIONS)?;
+        let mains = refs.iter().filter_map(|name| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
+        Ok(mains.filter_map(|id| id.parse().ok()).collect())
+    }
+
+    /// The task of a tree a session works on, and whether it has landed; none of other sessions. Nothing but the commit of
+    /// the newest record of its main context is read.
+    pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<TaskSummary>, Error> {
+        let newest = || match repo.refs().find(&root_ref(session))? {
+            Some(tip) => repo.commit(tip).map(Some),
+            None => Ok(None),
+        };
+        let Some(newest) = newest().map_err(|error| Error::from(error).of(session))? else { return Ok(None) };
+        let message = CommitMessage::read(&newest.text());
+        let task = message.trailer(TASK_TRAILER).and_then(|task| task.parse().ok());
+        let landed = message.trailer(LANDED_TRAILER).and_then(|commit| commit.parse().ok());
+        Ok(task.map(|task| TaskSummary { task, landed }))
+    }
+
+    /// Reads the whole chain of a session's root.
+    pub fn all(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
+        Self::all_in(repo, session, &root())
+    }
+
+    /// Reads the chain of a session's root from its newest kept state on. The state is a cache: one of another version is
+    /// passed over.
+    pub fn newest(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
+        Self::newest_in(repo, session, &root())
+    }
+
+    /// Reads a whole chain, with what lies before it in those it was forked from.
+    pub fn all_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+        Self::read(repo, session, context, false)
+    }
+
+    /// Reads a whole chain up to one of its records.
+    pub fn all_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
+        Self::read_from(repo, session, context, record, false).map_err(|error| error.of(session))
+    }
+
+    /// As [`History::all_in`], from its newest kept state on.
+    pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+        Self::read(repo, session, context, true)
+    }
+
+    /// The same chain up to the record that holds a turn, if one does.
+    pub fn until(mut self, turn: &TurnId) -> Option<Self> {
+        let last = self.records.iter().position(|record| record.turns().any(|found| found == turn))?;
+        self.records.truncate(last + 1);
+        self.tip = self.records[last].commit;
+        Some(self)
+    }
+
+    fn read(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
+        Self::read_back(repo, session, context, may_stop).map_err(|error| error.of(session))
+    }
+
+    fn read_back(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
+        let tip = repo
+            .refs()
+            .find(&context_ref(session, context))?
+            .ok_or_else(|| Error::Missing { session: session.clone() })?;
+        Self::read_from(repo, session, context, tip, may_stop)
+    }
+
+    fn read_from(
+        repo: &Repo,
+        session: &SessionId,
+        context: &ContextId,
+        tip: CommitId,
+        may_stop: bool,
+    ) -> Result<Self, Error> {
+        let mut records = Vec::new();
+        let mut kept = None;
+        let mut next = Some(tip);
+        while let Some(id) = next {
+            let commit = repo.commit(id)?;
+            let message = CommitMessage::read(&commit.text());
+            let Some(version) = message.trailer(RECORD_TRAILER).map(str::to_owned) else { break };
+            if version.parse::<u32>().map_or(true, |version| version > RECORD_VERSION) {
+                let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
+                return Err(unreadable(session, id, why));
+            }
+            if may_stop && let Some(cache) = read_stored_state(repo, commit.tree)? {
+                // The state after this record: its events are in it already.
+                kept = Some(cache);
+                break;
+            }
+            let context = message.trailer(CONTEXT_TRAILER).and_then(|name| name.parse().ok());
+            let context = context.ok_or_else(|| unreadable(session, id, "it names no context".into()))?;
+            records.push(Record { context, ..read_record(repo, session, id, commit.tree)? });
+            next = commit.parents.first().copied();
+        }
+        records.reverse();
+        let first = match (&kept, records.first()) {
+            (Some(kept), _) => kept.first,
+            (None, Some(record)) => record.commit,
+            (None, None) => return Err(unreadable(session, tip, "it is not a record".into())),
+        };
+        let opening = read_record(repo, session, first, repo.commit(first)?.tree)?;
+        let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
+            return Err(unreadable(session, first, "the first event is not the session's start".into()));
+        };
+        if started.branches.is_empty() || started.branches.keys().any(|repo| !started.base.contains_key(repo)) {
+            return Err(unreadable(
+                session,
+                first,
+                "the session's start names no branch, or one without its base".into(),
+            ));
+        }
+        if let Some(foreign) = foreign_branch(session, started, kept.as_ref().map(|kept| &kept.state), &records) {
+            let why = format!("it names `{foreign}` as a branch of the session, which is none of its own");
+            return Err(unreadable(session, first, why));
+        }
+        Ok(Self {
+            session: session.clone(),
+            context: context.clone(),
+            started: started.clone(),
+            started_at: *at,
+            first,
+            tip,
+            kept: kept.map(|kept| kept.state),
+            records,
+        })
+    }
+
+    /// A file of the first record, as the tree a task's session was started with.
+    pub fn opening_file(&self, repo: &Repo, name: &str) -> Result<Option<String>, Error> {
+        let read = || repo.tree_file(repo.commit(self.first)?.tree, &RepoPath::from(name));
+        let bytes = read().map_err(|error| Error::from(error).of(&self.session))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// All events that were read, in order.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &Recorded> {
+        self.records.iter().flat_map(|record| &record.events)
+    }
+
+    /// The messages of a range.
+    pub fn messages(&self, repo: &Repo, range: MessageRange) -> Result<Vec<Value>, Error> {
+        (range.first..=range.last).map(|number| self.message(repo, number)).collect()
+    }
+
+    /// A message by its number. It is in the record of the turn whose range holds the number, or of what names it.
+    pub fn message(&self, repo: &Repo, number: u64) -> Result<Value, Error> {
+        let record = self.records.iter().find(|record| record.holds(number));
+        let missing = || unreadable(&self.session, self.tip, format!("message {number} is in no record"));
+        let record = record.ok_or_else(missing)?;
+        let file = |path: &str| -> Result<Option<Vec<u8>>, Error> {
+            repo.tree_file(record.tree, &RepoPath::from(path)).map_err(|error| Error::from(error).of(&self.session))
+        };
+        let why = |why: String| unreadable(&self.session, record.commit, why);
+        let bytes = file(&message::path(number))?.ok_or_else(|| why(format!("message {number} is missing")))?;
+        let mut value = serde_json::from_slice(&bytes).map_err(|error| why(format!("message {number}: {error}")))?;
+        message::join(&mut value, &mut |path| {
+            Ok::<_, Error>(file(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        })?;
+        Ok(value)
+    }
+}
+
+impl Record {
+    /// The turns of agents and tools in it.
+    fn turns(&self) -> impl Iterator<Item = &TurnId> {
+        self.events.iter().filter_map(|recorded| match &recorded.event {
+            Event::AgentTurn(turn) => Some(&turn.turn),
+            Event::ToolExecution(tool) => Some(&tool.turn),
+            _ => None,
+        })
+    }
+
+    fn holds(&self, number: u64) -> bool {
+        self.events.iter().any(|recorded| match &recorded.event {
+            Event::AgentTurn(turn) => turn.messages.is_some_and(|range| (range.first..=range.last).contains(&number)),
+            Event::ToolExecution(tool) => tool.output == Some(number),
+            Event::NodeExecution(node) => node.stderr == Some(number),
+            Event::StepFinished(step) => step.log == Some(number),
+            _ => false,
+        })
+    }
+}
+
+fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId) -> Result<Record, Error> {
+    let bytes = repo
+        .tree_file(tree, &RepoPath::from("events.json"))?
+        .ok_or_else(|| unreadable(session, commit, "events.json is missing".into()))?;
+    let values: Vec<Value> =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(session, commit, error.to_string()))?;
+    let events = values.into_iter().map(Recorded::from_json).collect::<Result<_, _>>();
+    Ok(Record { commit, context: root(), tree, events: events.map_err(|source| Error::Event { commit, source })? })
+}
+
+/// The state kept in a record, unless there is none or it is not of this version.
+fn read_stored_state(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, Error> {
+    let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
+    let kept = bytes.and_then(|bytes| serde_json::from_slice::<StoredState>(&bytes).ok());
+    Ok(kept.filter(|kept| kept.version == RECORD_VERSION))
+}
+
+fn unreadable(session: &SessionId, commit: CommitId, why: String) -> Error {
+    Error::Unreadable { session: session.clone(), commit, why }
+}

@@ -1,0 +1,47 @@
+//! pleach runs AI coding agents on git repositories and weaves their work into one tree.
+//!
+//! What stands here is for programs that embed it; `examples/embed.rs` is one. Everything else is in the crates behind it,
+//! which promise nothing; `ARCHITECTURE.md` at the root of the repository shows how they hang together.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+// What is written down: names, settings, plans, and everything that can happen.
+pub use pleach_core::config::{AgentChoice, Attribution, Config, ConfigError, Environment, Layer, Resolved, resolve};
+pub use pleach_core::event::{Event, Notification, Outcome, Recorded, Warning};
+pub use pleach_core::ids::{
+    BranchName, CommitId, ContextId, EntryId, InvalidId, NodeId, RepoName, RepoPath, SessionId, TaskId, TurnId,
+};
+pub use pleach_core::plan::diagnostic::{Diagnostic, Severity};
+pub use pleach_core::plan::pipeline::{Node, Pipeline};
+pub use pleach_core::plan::tree::TaskTree;
+pub use pleach_core::plan::{Inputs, validate};
+pub use pleach_core::redact::Redactor;
+pub use pleach_core::state::State;
+pub use pleach_core::{event, ids, plan};
+
+// The doors to the machine and to git.
+pub use git::{Repo, discover};
+pub use os::process::{Cancel, Canceller, Spawner, exec_main};
+
+// Who does the work.
+pub use agents::agent::{Agent, BoxFuture, Roster};
+pub use agents::llm::{Provider, Providers, Script};
+
+// Sessions, task trees and the merge queue.
+pub use engine::env::{
+    AgreesToAll, AutoApprove, Broadcast, Budget, Engine, Error, GateAnswer, GateReply, GivenAnswers, Handler,
+    HandlerContext, Interviewer, Nobody, PreparedAnswers, PushSettings, Question, RepoPush, SessionRepos, SpawnedRun,
+    Subscription, Supervisor, Truster,
+};
+pub use engine::landing::{
+    MergeQueue, QueueError, QueueOutcome, QueueRun, QueueSettings, ResolverSettings, Submission, enqueue,
+};
+pub use engine::merging::TierOptions;
+pub use engine::session::{
+    Pause, Session, SessionEnded, SessionRepo, StartRequest, cancel_session, pause_session, resume_session,
+    run_session, spawn_session, start_session,
+};
+pub use engine::tree::{TreeEnded, TreeOutcome, TreePlan, TreeRun, open, run_tree};
+pub use engine::trust::{TrustItem, TrustScope};
+pub use engine::view::{RepoWork, SessionStatus, Summary, TurnView, View, resolve_session};

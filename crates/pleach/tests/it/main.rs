@@ -1,0 +1,13 @@
+//! The shape of this repository: one binary, a module per topic.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_macros, reason = "what tests print is taken by the one who runs them")]
+
+mod circles;
+mod coverage;
+mod records_page;
+mod structure;
+
+#[path = "../../../testing/repository.rs"]
+#[allow(dead_code, reason = "the tests of each crate need some of it")]
+mod repository;
