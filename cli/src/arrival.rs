@@ -36,19 +36,15 @@ pub fn arrive(globals: &Globals, address: &str, given: &str) -> Result<SessionId
     let sessions = remote::remote_sessions(&remote, &local.own_environment, &Cancel::never()).map_err(unreachable)?;
     let id = named(&remote, &sessions, given)?;
     let records = &sessions[&id];
-    let place = match is_empty(&globals.dir) {
+    let place = if is_empty(&globals.dir) {
         // Whatever lies around it is none of the session's.
-        true => {
-            let repo = clone_here(globals, &local, &remote, (&id, records))?;
-            Place::find(&repo, None, &settings::load_for(globals, &globals.dir)?)?
-        }
-        false => {
-            let place = Place::find(&globals.dir, None, &local).map_err(|failure| {
-                failure.hint("a session is brought into its workspace, or into an empty directory")
-            })?;
-            bring(&place.repo, &remote, (&id, records), None)?;
-            place
-        }
+        let repo = clone_here(globals, &local, &remote, (&id, records))?;
+        Place::find(&repo, None, &settings::load_for(globals, &globals.dir)?)?
+    } else {
+        let place = Place::find(&globals.dir, None, &local)
+            .map_err(|failure| failure.hint("a session is brought into its workspace, or into an empty directory"))?;
+        bring(&place.repo, &remote, (&id, records), None)?;
+        place
     };
     bring_others(globals, &place, &id)?;
     Ok(id)
@@ -138,9 +134,8 @@ fn clone_here(
     };
     // Its name is in its record.
     let unnamed = dir.join(format!(".pleach-{}", session.0));
-    let remove = |path: &Path| match path.exists() {
-        true => std::fs::remove_dir_all(path).map_err(|error| io("remove", path, &error)),
-        false => Ok(()),
+    let remove = |path: &Path| {
+        if path.exists() { std::fs::remove_dir_all(path).map_err(|error| io("remove", path, &error)) } else { Ok(()) }
     };
     remove(&unnamed)?;
     if globals.verbosity >= 0 && !globals.json {

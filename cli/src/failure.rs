@@ -123,10 +123,7 @@ impl Failure {
         if !self.diagnostics.is_empty() {
             error["diagnostics"] = json!(self.diagnostics);
         }
-        match self.tasks.is_empty() {
-            true => json!({"error": error}),
-            false => json!({"error": error, "tasks": self.tasks}),
-        }
+        if self.tasks.is_empty() { json!({"error": error}) } else { json!({"error": error, "tasks": self.tasks}) }
     }
 }
 

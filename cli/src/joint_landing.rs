@@ -221,13 +221,14 @@ impl LandMessage<'_> {
                 there.push(&part.name);
             }
         }
-        Ok(match there.is_empty() {
-            true => String::new(),
-            false => format!(
+        Ok(if there.is_empty() {
+            String::new()
+        } else {
+            format!(
                 " but {}, which {} it already",
                 listed(&there, usize::MAX),
                 if there.len() == 1 { "has" } else { "have" }
-            ),
+            )
         })
     }
 
@@ -288,13 +289,14 @@ pub fn land_queued(ground: &MergeGround<'_>, target: &BranchName) -> Exit {
     let is_meant = |landing: &QueuedLanding| landing.entries.iter().any(|entry| entry.target == *target);
     let mut exit = Exit::Done;
     for landing in queued.into_iter().filter(is_meant) {
-        let ended = match landing.is_workable(auto) {
-            true => land_one_queued(ground, &landing).unwrap_or_else(|failure| {
+        let ended = if landing.is_workable(auto) {
+            land_one_queued(ground, &landing).unwrap_or_else(|failure| {
                 let hint = failure.hint.iter().map(|hint| format!("; {hint}"));
                 say!("{}{}", failure.sentence(), hint.collect::<String>());
                 failure.exit()
-            }),
-            false => exit_of_waiting(&landing),
+            })
+        } else {
+            exit_of_waiting(&landing)
         };
         exit = if ended == Exit::Done { exit } else { ended };
     }
@@ -336,15 +338,12 @@ pub fn enqueue_all(
     let together = submit_together(&places.repos(), &summary.session, &parts, redactor);
     let together = together.map_err(|error| of_queue(&error))?;
     let mut out = Out::new();
-    match globals.json {
-        true => {
-            let parts: Vec<Value> = parts.iter().map(part_json).collect();
-            out.json(&json!({"session": summary.session, "together": together, "parts": parts}))?;
-        }
-        false => {
-            let (repos, session) = (listed(names(&parts), usize::MAX), &summary.session);
-            out.line(format!("queued: session {session}, which lands in {repos} together"))?;
-        }
+    if globals.json {
+        let parts: Vec<Value> = parts.iter().map(part_json).collect();
+        out.json(&json!({"session": summary.session, "together": together, "parts": parts}))?;
+    } else {
+        let (repos, session) = (listed(names(&parts), usize::MAX), &summary.session);
+        out.line(format!("queued: session {session}, which lands in {repos} together"))?;
     }
     Ok(Exit::Done)
 }

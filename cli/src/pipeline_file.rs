@@ -73,9 +73,10 @@ fn what_to_read(name: &Path, path: &Path) -> String {
     let pipelines = pipelines.filter_map(|file| Some(format!("`{}`", shown.join(file.file_name()?).display())));
     let mut pipelines: Vec<String> = pipelines.collect();
     pipelines.sort();
-    match pipelines.is_empty() || path.is_file() {
-        true => "give the path of a pipeline, a text file in the DOT language".to_owned(),
-        false => format!("give the path of a pipeline; there is {}", listed(pipelines, 5)),
+    if pipelines.is_empty() || path.is_file() {
+        "give the path of a pipeline, a text file in the DOT language".to_owned()
+    } else {
+        format!("give the path of a pipeline; there is {}", listed(pipelines, 5))
     }
 }
 

@@ -77,11 +77,12 @@ pub fn check_pipeline(
         Some(pipeline) => Ok(Runnable { pipeline, diagnostics }),
         None => {
             let errors = counted(errors, "error");
-            let failure = match file.is_built_in {
-                true => Failure::new(Code::PipelineInvalid, format!("the built-in pipeline cannot be run: {errors}"))
-                    .hint("its agent and its test come from the settings, which `pleach config` shows"),
-                false => Failure::new(Code::PipelineInvalid, format!("`{}` cannot be run: {errors}", file.name))
-                    .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name))),
+            let failure = if file.is_built_in {
+                Failure::new(Code::PipelineInvalid, format!("the built-in pipeline cannot be run: {errors}"))
+                    .hint("its agent and its test come from the settings, which `pleach config` shows")
+            } else {
+                Failure::new(Code::PipelineInvalid, format!("`{}` cannot be run: {errors}", file.name))
+                    .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name)))
             };
             Err(failure.diagnosed(diagnostics))
         }

@@ -48,9 +48,10 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
         let (mut stopped, mut killed) = (false, false);
         let mut say_killed = |only_pushes| {
             if !std::mem::replace(&mut killed, true) {
-                match only_pushes {
-                    true => say!("giving up the last push"),
-                    false => say!("stopping now; letting git finish writing"),
+                if only_pushes {
+                    say!("giving up the last push")
+                } else {
+                    say!("stopping now; letting git finish writing")
                 }
             }
         };
@@ -62,17 +63,12 @@ fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io
             };
             if !is_look {
                 let only_pushes = supervisor.only_pushes();
-                match stopped || only_pushes {
-                    true => {
-                        canceller.kill();
-                        say_killed(only_pushes);
-                    }
-                    false => {
-                        canceller.stop();
-                        say!(
-                            "stopping after the turn in flight; press Ctrl-C again to stop now, only this turn is lost"
-                        );
-                    }
+                if stopped || only_pushes {
+                    canceller.kill();
+                    say_killed(only_pushes);
+                } else {
+                    canceller.stop();
+                    say!("stopping after the turn in flight; press Ctrl-C again to stop now, only this turn is lost");
                 }
                 stopped = true;
             }

@@ -67,10 +67,8 @@ pub fn build(
     let providers = providers(settings, config, &spawner)?;
     let redactor = settings.redactor();
     providers.redact_with(&redactor);
-    let events = match globals.verbosity > 0 && !globals.json {
-        true => Broadcast::default().with_words(),
-        false => Broadcast::default(),
-    };
+    let events =
+        if globals.verbosity > 0 && !globals.json { Broadcast::default().with_words() } else { Broadcast::default() };
     let supervisor = Supervisor::new(spawner.clone(), settings.state_dir.clone());
     let engine = Engine {
         agents: roster(config, providers.clone(), spawner, &settings.environment)?,
@@ -187,9 +185,10 @@ pub fn print_session(globals: &Globals, session: &Session) {
     }
     let branches: BTreeSet<&str> = session.started().branches.values().map(BranchName::as_str).collect();
     let branches = listed(branches, usize::MAX);
-    let at = match session.started().has_several_repos() {
-        true => format!(" in {}", listed(session.started().branches.keys(), usize::MAX)),
-        false => String::new(),
+    let at = if session.started().has_several_repos() {
+        format!(" in {}", listed(session.started().branches.keys(), usize::MAX))
+    } else {
+        String::new()
     };
     say!("session {} on branch {branches}{at}", session.id());
 }
@@ -369,11 +368,12 @@ fn summary(
             uncommitted(session).iter().try_for_each(|held| out.line(held))?;
             show_branches(session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
-            match session.started().has_several_repos() {
-                true => out.line(format!("merge:   {}", about(format!("land {id}")))),
-                false => session
+            if session.started().has_several_repos() {
+                out.line(format!("merge:   {}", about(format!("land {id}"))))
+            } else {
+                session
                     .branches()
-                    .try_for_each(|(_, branch)| out.line(format!("merge:   {}", merge_command(session, branch)?))),
+                    .try_for_each(|(_, branch)| out.line(format!("merge:   {}", merge_command(session, branch)?)))
             }
         }
         SessionEnded::Failed { .. } | SessionEnded::Cancelled => {
@@ -401,9 +401,10 @@ fn summary(
         SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }?;
     let pushes = PushState::read(session.repo().common_dir(), id);
-    match pushes.repos.values().any(|remote| remote.failed.is_some()) {
-        true => out.line(format!("push:    {}", about(format!("push {id}")))),
-        false => Ok(()),
+    if pushes.repos.values().any(|remote| remote.failed.is_some()) {
+        out.line(format!("push:    {}", about(format!("push {id}"))))
+    } else {
+        Ok(())
     }
 }
 

@@ -123,9 +123,10 @@ impl Language {
             Self::Gemini => {
                 let parts = each(&|call, answer| {
                     let response = json!({"output": words(answer)});
-                    match call.id.is_empty() {
-                        true => json!({"functionResponse": {"name": call.name, "response": response}}),
-                        false => json!({"functionResponse": {"id": call.id, "name": call.name, "response": response}}),
+                    if call.id.is_empty() {
+                        json!({"functionResponse": {"name": call.name, "response": response}})
+                    } else {
+                        json!({"functionResponse": {"id": call.id, "name": call.name, "response": response}})
                     }
                 });
                 vec![json!({"role": "user", "parts": parts})]
@@ -178,9 +179,10 @@ impl Language {
                 }
             }
         };
-        match said.text.is_empty() && said.calls.is_empty() {
-            true => Err(format!("an answer without words and calls: {body}")),
-            false => Ok(said),
+        if said.text.is_empty() && said.calls.is_empty() {
+            Err(format!("an answer without words and calls: {body}"))
+        } else {
+            Ok(said)
         }
     }
 

@@ -50,9 +50,10 @@ struct TestBinary {
 impl TestBinary {
     /// The program with these arguments, started as cargo does.
     fn command(&self, root: &Path, args: &[&str]) -> Command {
-        let mut command = match cfg!(target_os = "linux") {
-            true => cargo::program(&self.package, &root.join(".cargo/runner")),
-            false => cargo::program(&self.package, &self.program),
+        let mut command = if cfg!(target_os = "linux") {
+            cargo::program(&self.package, &root.join(".cargo/runner"))
+        } else {
+            cargo::program(&self.package, &self.program)
         };
         if cfg!(target_os = "linux") {
             command.arg(&self.program);

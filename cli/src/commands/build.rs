@@ -71,10 +71,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     let files = read(&args.spec_dir, &dir, repo.as_ref())?;
     let warnings = if args.no_ai { spec::warnings(&files) } else { Vec::new() };
     warnings.iter().for_each(|warning| warning!(SpecUnclear, "{warning}"));
-    let tree = match args.no_ai {
-        true => by_rules(&files)?,
-        false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
-    };
+    let tree = if args.no_ai { by_rules(&files)? } else { by_agent(globals, &args, &settings, repo.as_ref(), &files)? };
     write(globals, &output, &tree)?;
     print_result(globals, &args, &output, &tree, &warnings)
 }
@@ -214,9 +211,10 @@ fn already_exists(output: &Path) -> Failure {
 fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     // Somebody may have made the file meanwhile.
-    match globals.yes {
-        true => options.write(true).create(true).truncate(true),
-        false => options.write(true).create_new(true),
+    if globals.yes {
+        options.write(true).create(true).truncate(true)
+    } else {
+        options.write(true).create_new(true)
     };
     let written = options.open(output).and_then(|mut file| file.write_all(tree.write().as_bytes()));
     written.map_err(|error| match error.kind() {

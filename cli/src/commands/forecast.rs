@@ -50,9 +50,10 @@ pub fn run(globals: &Globals, args: ForecastArgs) -> Result<Exit, Failure> {
     let mut table = Table::new(["branch", "with", "expected", "files"]);
     for ForecastPair { one, other, overlap, conflicts } in &forecast.pairs {
         let files = |paths: &[RepoPath]| listed(paths, NAMED);
-        let (word, files) = match conflicts.is_empty() {
-            true => ("clean".to_owned(), files(overlap)),
-            false => (paint(BAD, "conflict"), files(conflicts)),
+        let (word, files) = if conflicts.is_empty() {
+            ("clean".to_owned(), files(overlap))
+        } else {
+            (paint(BAD, "conflict"), files(conflicts))
         };
         table.row([one.to_string(), other.to_string(), word, files]);
     }

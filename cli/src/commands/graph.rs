@@ -49,9 +49,10 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Code::OptionConflict, message).hint("leave one of them out"));
     }
     // Told before the file is read: whatever is wrong with it, the output cannot be written.
-    let format = match globals.json {
-        true => only_json(args.output.as_deref()).map(|()| Format::Text)?,
-        false => format(args.format, args.output.as_deref())?,
+    let format = if globals.json {
+        only_json(args.output.as_deref()).map(|()| Format::Text)?
+    } else {
+        format(args.format, args.output.as_deref())?
     };
     let pipeline = read(globals, &args.file)?;
     let diagram = graph::Diagram::new(&pipeline);

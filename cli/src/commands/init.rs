@@ -85,10 +85,7 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     if written && !globals.json && globals.verbosity >= 0 {
         say!("wrote {}", root.join(PROJECT_FILES[0]).display());
     }
-    let tip = match written {
-        true => first_test(globals, root, &proposal)?,
-        false => None,
-    };
+    let tip = if written { first_test(globals, root, &proposal)? } else { None };
     if globals.json {
         let mut document = found.json(&proposal, &text, written);
         document["test"] = tip.map_or(Value::Null, |tip| json!({"passed": tip.passed, "exit": tip.exit}));
@@ -140,15 +137,11 @@ fn first_test(globals: &Globals, root: &Path, proposal: &Proposal<'_>) -> Result
     });
     if let Some(ran) = ran.as_ref().filter(|_| !globals.json && globals.verbosity >= 0) {
         let seconds = duration(Duration::from_secs(ran.seconds));
-        match ran.passed {
-            true => say!("test:    `{command}` passes on `{target}` ({seconds})"),
-            false => {
-                say!("{}", ran.log.trim_end());
-                say!(
-                    "test:    `{command}` fails on `{target}` ({}): repair that first, or name another test",
-                    ran.exit
-                );
-            }
+        if ran.passed {
+            say!("test:    `{command}` passes on `{target}` ({seconds})")
+        } else {
+            say!("{}", ran.log.trim_end());
+            say!("test:    `{command}` fails on `{target}` ({}): repair that first, or name another test", ran.exit);
         }
     }
     Ok(ran)
@@ -187,12 +180,13 @@ fn files(root: &Path) -> Result<Files, Failure> {
     let mut files = Files::new();
     for entry in std::fs::read_dir(root).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
-        let text = match project::READ.contains(&name.as_str()) {
-            true => plain_file::read(&root.join(&name)).unwrap_or_else(|error| {
+        let text = if project::READ.contains(&name.as_str()) {
+            plain_file::read(&root.join(&name)).unwrap_or_else(|error| {
                 warning!(FileNotRead, "`{name}` is ignored: {error}");
                 String::new()
-            }),
-            false => String::new(),
+            })
+        } else {
+            String::new()
         };
         files.insert(name, text);
     }
@@ -349,9 +343,10 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
         format!("`{key}` {is}, but `{}` was found", found.unwrap_or_default())
     })
     .collect();
-    match different.is_empty() {
-        true => failure(kept).hint("it says what was found here; `pleach config` shows every setting"),
-        false => failure(format!("{kept}: {}", different.join("; "))).hint("change the file by hand where you agree"),
+    if different.is_empty() {
+        failure(kept).hint("it says what was found here; `pleach config` shows every setting")
+    } else {
+        failure(format!("{kept}: {}", different.join("; "))).hint("change the file by hand where you agree")
     }
 }
 

@@ -83,9 +83,10 @@ impl<'a> TaskView<'a> {
         let state = grown.progress.task(task);
         let branch = own_branch(ground, grown, task)?;
         let logs = logs(repo, state).map_err(|error| of_git(&error))?;
-        let feedback = match grown.node(task).is_leaf() {
-            true => feedback(ground, grown, state),
-            false => gate_feedback(ground, grown, task),
+        let feedback = if grown.node(task).is_leaf() {
+            feedback(ground, grown, state)
+        } else {
+            gate_feedback(ground, grown, task)
         };
         let (open, _) = View::open(repo).map_err(|error| of_engine(&error))?;
         let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
@@ -194,9 +195,10 @@ impl<'a> TaskView<'a> {
             return Ok(text);
         }
         if self.state.steps.is_empty() {
-            text.push_str(match self.grown.progress.cut_off {
-                true => "\nNo steps in the history of this shallow clone.\n",
-                false => "\nNo steps yet.\n",
+            text.push_str(if self.grown.progress.cut_off {
+                "\nNo steps in the history of this shallow clone.\n"
+            } else {
+                "\nNo steps yet.\n"
             });
             return Ok(text);
         }

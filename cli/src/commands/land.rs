@@ -62,9 +62,10 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     let parts = parts(&places, &summary, &targets)?;
     let mut out = Out::new();
     if parts.is_empty() {
-        match globals.json {
-            true => out.json(&json!({"session": id, "outcome": "landed", "parts": [], "landed": []}))?,
-            false => out.line("nothing to land: no file was changed")?,
+        if globals.json {
+            out.json(&json!({"session": id, "outcome": "landed", "parts": [], "landed": []}))?
+        } else {
+            out.line("nothing to land: no file was changed")?
         }
         return Ok(Exit::Done);
     }

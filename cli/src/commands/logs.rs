@@ -44,13 +44,12 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if let Some(name) = &args.show {
         let (log, bytes) = find((&ground, &trees), &found, name)?;
-        match globals.json {
-            true => {
-                let mut document = log.json(&ground.place.name);
-                document["text"] = json!(String::from_utf8_lossy(&bytes));
-                out.json(&document)?;
-            }
-            false => out.bytes(&bytes)?,
+        if globals.json {
+            let mut document = log.json(&ground.place.name);
+            document["text"] = json!(String::from_utf8_lossy(&bytes));
+            out.json(&document)?;
+        } else {
+            out.bytes(&bytes)?
         }
         return Ok(Exit::Done);
     }

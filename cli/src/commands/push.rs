@@ -58,9 +58,10 @@ pub fn make_up(globals: &Globals, ground: &SessionGround, ended: &Summary) -> Re
         SessionStatus::Cancelled => line.has_failed(),
         _ => false,
     };
-    match lines(ground, ended).iter().any(is_left) {
-        true => push(globals, ground, std::slice::from_ref(ended), false).map(Some),
-        false => Ok(None),
+    if lines(ground, ended).iter().any(is_left) {
+        push(globals, ground, std::slice::from_ref(ended), false).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
@@ -84,10 +85,10 @@ fn push(globals: &Globals, ground: &SessionGround, sessions: &[Summary], is_aske
         let pushes: Vec<Value> = remotes.iter().map(|(name, line)| line.json(name)).collect();
         documents.push(json!({"session": id, "pushes": pushes}));
     }
-    match globals.json {
-        true => out.json(&json!({"sessions": documents}))?,
-        false if sessions.is_empty() => out.line("nothing to push")?,
-        false => {}
+    if globals.json {
+        out.json(&json!({"sessions": documents}))?;
+    } else if sessions.is_empty() {
+        out.line("nothing to push")?;
     }
     let last = failures.pop();
     failures.iter().for_each(|failure| say!("{}", failure.sentence()));
@@ -99,12 +100,11 @@ fn push_one(globals: &Globals, ground: &SessionGround, summary: &Summary, is_ask
     let (id, mut config) = (&summary.session, settings.resolved.config.clone());
     let places = Places::of_session(place.clone(), &summary.started, settings)?;
     for place in places.all() {
-        match is_asked {
-            true => {
-                remote_to_push(globals, settings, place)?;
-                config.workspace.repos.entry(place.name.clone()).or_default().push = Some(PushPolicy::OnCheckpoint);
-            }
-            false => drop(approved_remote(globals, settings, place)?),
+        if is_asked {
+            remote_to_push(globals, settings, place)?;
+            config.workspace.repos.entry(place.name.clone()).or_default().push = Some(PushPolicy::OnCheckpoint);
+        } else {
+            drop(approved_remote(globals, settings, place)?)
         }
         show_git_progress(globals, &place.repo);
     }

@@ -64,9 +64,10 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     if args.select.keeps {
         return remover.remove_keeps(told.out);
     }
-    match selectors.is_empty() {
-        true => remover.remove_named(&mut told)?,
-        false => remover.remove_chosen(select(&remover.ground, &selectors)?, &mut told)?,
+    if selectors.is_empty() {
+        remover.remove_named(&mut told)?
+    } else {
+        remover.remove_chosen(select(&remover.ground, &selectors)?, &mut told)?
     }
     if globals.json {
         told.out.json(&json!({"dry_run": args.dry_run, "sessions": told.documents}))?;
@@ -111,10 +112,9 @@ impl Remover<'_> {
     /// go is left.
     fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut RemovalMessage) -> Result<(), Failure> {
         for id in ids {
-            let removal = self.prepare(&id).and_then(|removal| match self.args.force {
-                true => Ok(removal),
-                false => refuse(&removal).map(|()| removal),
-            });
+            let removal = self
+                .prepare(&id)
+                .and_then(|removal| if self.args.force { Ok(removal) } else { refuse(&removal).map(|()| removal) });
             match removal {
                 Ok(removal) => self.remove(removal, told)?,
                 Err(left) => warning!(NotRemoved, "{}", left.sentence()),
@@ -133,10 +133,7 @@ impl Remover<'_> {
             }
             let (done, was) = if dry_run { ("would remove", "is") } else { ("removed", "was") };
             let line = format!("{done} {} ({was} {})", kept.reference, kept.commit.short());
-            match globals.json {
-                true => say!("{line}"),
-                false => out.line(line)?,
-            }
+            if globals.json { say!("{line}") } else { out.line(line)? }
         }
         if globals.json {
             let all: Vec<_> = all.iter().map(|kept| json!({"ref": kept.reference, "commit": kept.commit})).collect();

@@ -89,10 +89,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     if !args.dry_run {
         finish_landings(globals, &settings, place, None);
     }
-    let starts = match is_as_it_is {
-        true => local_starts(&places)?,
-        false => fetched_starts(globals, &settings, &places, &cloned)?,
-    };
+    let starts =
+        if is_as_it_is { local_starts(&places)? } else { fetched_starts(globals, &settings, &places, &cloned)? };
     let inputs = match prompt {
         None => inputs,
         Some(prompt) => prompt::inputs(prompt, starts[0].at.commit, inputs),

@@ -64,9 +64,12 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         None => format!("`{}`", ground.target),
     };
     let mut out = Out::new();
-    let nothing = |out: &mut Out| match globals.json {
-        true => out.json(&json!({"task": task, "changed": false, "commit": null, "repo": ground.place.name})),
-        false => out.line(format!("nothing to do: {task} is {already} already")),
+    let nothing = |out: &mut Out| {
+        if globals.json {
+            out.json(&json!({"task": task, "changed": false, "commit": null, "repo": ground.place.name}))
+        } else {
+            out.line(format!("nothing to do: {task} is {already} already"))
+        }
     };
     let redactor = ground.settings.redactor();
     if args.dry_run {
@@ -99,14 +102,10 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
     let written = match marking.write(task, mark, &redactor) {
         Err(tree::Error::Lock(LockError::Held { holder, .. })) => {
             let entry = marking.queue(task, mark, &redactor).map_err(|error| of_tree(&error))?;
-            match globals.json {
-                true => {
-                    out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target, "repo": ground.place.name}))?
-                }
-                false => out.line(format!(
-                    "queued: {}; the run that works on {on} writes it ({holder})",
-                    entry.name()
-                ))?,
+            if globals.json {
+                out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target, "repo": ground.place.name}))?
+            } else {
+                out.line(format!("queued: {}; the run that works on {on} writes it ({holder})", entry.name()))?
             }
             return Ok(Exit::Done);
         }

@@ -161,9 +161,10 @@ fn all(
         Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
         None => Default::default(),
     };
-    let (open, landed) = match whole {
-        true => (View::all(repo).map_err(|error| of_engine(&error))?, 0),
-        false => View::open(repo).map_err(|error| of_engine(&error))?,
+    let (open, landed) = if whole {
+        (View::all(repo).map_err(|error| of_engine(&error))?, 0)
+    } else {
+        View::open(repo).map_err(|error| of_engine(&error))?
     };
     let gone = match ground.zip(reader.as_mut()).filter(|_| whole) {
         Some((ground, reader)) => gone(repo, &ground.target, &open, reader)?,
@@ -202,9 +203,12 @@ fn all(
         }
         trees.push(TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running });
     }
-    let find = |name: &RepoName| match settings.resolved.config.workspace.repos.contains_key(name) {
-        true => Place::named(name, settings).ok().map(|place| place.repo),
-        false => Some(repo.clone()),
+    let find = |name: &RepoName| {
+        if settings.resolved.config.workspace.repos.contains_key(name) {
+            Place::named(name, settings).ok().map(|place| place.repo)
+        } else {
+            Some(repo.clone())
+        }
     };
     let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
     picture.document = json!({

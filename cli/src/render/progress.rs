@@ -145,11 +145,11 @@ impl Progress {
             Event::PipelineCompleted(_) | Event::PipelineFailed(_) | Event::PipelinePaused(_) => self.has_ended = true,
             Event::BranchPushed(pushed) => {
                 let text = format!("{} pushed {} to {}", paint(GOOD, "↑"), pushed.repo, pushed.remote);
-                match self.has_ended {
+                if self.has_ended {
                     // The last one is told at the end.
-                    true => drop(self.pushed.insert(pushed.repo.clone(), text)),
-                    false if self.verbose => self.line(text),
-                    false => {}
+                    self.pushed.insert(pushed.repo.clone(), text);
+                } else if self.verbose {
+                    self.line(text);
                 }
             }
             Event::PushFailed(failed) => drop(self.pushed.remove(&failed.repo)),
@@ -217,9 +217,10 @@ impl Progress {
 
     /// What lines of a branch begin with.
     fn branch(&self) -> String {
-        match self.context == ContextId::main() {
-            true => String::new(),
-            false => format!("{} ", paint(FAINT, &format!("{} │", self.context))),
+        if self.context == ContextId::main() {
+            String::new()
+        } else {
+            format!("{} ", paint(FAINT, &format!("{} │", self.context)))
         }
     }
 

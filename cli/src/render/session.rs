@@ -77,9 +77,10 @@ pub fn sessions(
 /// The branch, and the repositories where there are several.
 fn branches(summary: &Summary) -> String {
     let Some((_, branch)) = summary.branch() else { return String::new() };
-    match summary.started.has_several_repos() {
-        true => format!("{branch} ({})", listed(summary.started.branches.keys(), usize::MAX)),
-        false => branch.to_string(),
+    if summary.started.has_several_repos() {
+        format!("{branch} ({})", listed(summary.started.branches.keys(), usize::MAX))
+    } else {
+        branch.to_string()
     }
 }
 
@@ -255,9 +256,8 @@ fn count(number: u64) -> String {
 
 /// Commits in a word; where there may be several, each with its repository.
 pub fn short(commits: &Snapshot, several: bool) -> String {
-    let word = |(repo, commit): (&RepoName, &CommitId)| match several {
-        true => format!("{repo}@{}", commit.short()),
-        false => commit.short(),
+    let word = |(repo, commit): (&RepoName, &CommitId)| {
+        if several { format!("{repo}@{}", commit.short()) } else { commit.short() }
     };
     commits.iter().map(word).collect::<Vec<_>>().join(" ")
 }
@@ -265,10 +265,7 @@ pub fn short(commits: &Snapshot, several: bool) -> String {
 /// The files a turn wrote; those of several repositories with their names.
 pub fn files(written: &BTreeMap<RepoName, Vec<RepoPath>>) -> Vec<String> {
     let several = written.values().filter(|paths| !paths.is_empty()).count() > 1;
-    let file = |repo: &RepoName, path: &RepoPath| match several {
-        true => format!("{repo}/{path}"),
-        false => path.to_string(),
-    };
+    let file = |repo: &RepoName, path: &RepoPath| if several { format!("{repo}/{path}") } else { path.to_string() };
     written.iter().flat_map(|(repo, paths)| paths.iter().map(move |path| file(repo, path))).collect()
 }
 

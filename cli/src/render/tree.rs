@@ -215,9 +215,10 @@ impl TreeView<'_> {
     /// The branches its tasks land on.
     fn targets(&self) -> String {
         let targets = self.grown.targets();
-        match targets.is_empty() {
-            true => self.target.to_owned(),
-            false => listed(targets.iter().map(|of| format!("{} of {}", of.target, of.name)), 10),
+        if targets.is_empty() {
+            self.target.to_owned()
+        } else {
+            listed(targets.iter().map(|of| format!("{} of {}", of.target, of.name)), 10)
         }
     }
 

@@ -42,9 +42,10 @@ pub fn cost(amount: &Amount) -> String {
     if amount.unbilled > 0 {
         let billed = Amount { usd: amount.usd - amount.unbilled_usd, unbilled: 0, ..*amount };
         // What a turn of a login would cost is of no interest, nor is that nobody knows.
-        return match amount.unbilled < amount.turns && billed.usd > 0.0 {
-            true => format!("{} + not billed", cost(&Amount { unpriced: 0, ..billed })),
-            false => "not billed".to_owned(),
+        return if amount.unbilled < amount.turns && billed.usd > 0.0 {
+            format!("{} + not billed", cost(&Amount { unpriced: 0, ..billed }))
+        } else {
+            "not billed".to_owned()
         };
     }
     let about = if amount.estimated > 0 { "~" } else { "" };

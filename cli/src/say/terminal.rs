@@ -15,9 +15,10 @@ const RATE: u8 = 20;
 /// Where a live line is drawn: on standard error, if that can draw.
 pub fn target() -> ProgressDrawTarget {
     let term = Term::buffered_stderr();
-    match ProgressDrawTarget::stderr().is_hidden() {
-        true => ProgressDrawTarget::hidden(),
-        false => ProgressDrawTarget::term_like_with_hz(Box::new(Narrower::new(term)), RATE),
+    if ProgressDrawTarget::stderr().is_hidden() {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::term_like_with_hz(Box::new(Narrower::new(term)), RATE)
     }
 }
 

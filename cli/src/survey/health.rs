@@ -111,17 +111,19 @@ pub fn installed(found: &[Installed]) -> Finding {
         let login = if agent.has_login { " (logged in)" } else { "" };
         format!("{} {version}{login}", agent.name)
     };
-    match found.is_empty() {
-        false => Finding::ok("installed", found.iter().map(told).collect::<Vec<_>>().join(", ")),
-        true => Finding::ok("installed", "none of claude, codex, gemini and opencode is on PATH"),
+    if !found.is_empty() {
+        Finding::ok("installed", found.iter().map(told).collect::<Vec<_>>().join(", "))
+    } else {
+        Finding::ok("installed", "none of claude, codex, gemini and opencode is on PATH")
     }
 }
 
 pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
     let told = found.iter().map(|(provider, variable)| format!("{provider} ({variable})"));
-    match found.is_empty() {
-        false => Finding::ok("keys", told.collect::<Vec<_>>().join(", ")),
-        true => Finding::ok("keys", "none is set"),
+    if !found.is_empty() {
+        Finding::ok("keys", told.collect::<Vec<_>>().join(", "))
+    } else {
+        Finding::ok("keys", "none is set")
     }
 }
 
@@ -144,9 +146,10 @@ pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
     };
     let missing: Vec<Finding> = programs.iter().filter_map(missing).collect();
     let names: BTreeSet<&str> = programs.iter().map(|(_, program)| program.as_str()).collect();
-    match missing.is_empty() && !names.is_empty() {
-        true => vec![Finding::ok("tools", names.into_iter().collect::<Vec<_>>().join(", "))],
-        false => missing,
+    if missing.is_empty() && !names.is_empty() {
+        vec![Finding::ok("tools", names.into_iter().collect::<Vec<_>>().join(", "))]
+    } else {
+        missing
     }
 }
 
@@ -307,9 +310,10 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
     };
     let unread = |(id, error): &(SessionId, _)| {
         // What is not fetched is not damaged.
-        let fix = match repo.is_partial() {
-            true => "see that the remote of this partial clone can be reached".to_owned(),
-            false => without_record(id),
+        let fix = if repo.is_partial() {
+            "see that the remote of this partial clone can be reached".to_owned()
+        } else {
+            without_record(id)
         };
         Finding::warn("sessions", format!("{id} cannot be read: {error}"), fix)
     };

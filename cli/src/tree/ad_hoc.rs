@@ -62,10 +62,8 @@ pub fn start_tasks(
     let find = |given: &String| store.find(given).map(|found| found.task.id).map_err(of_no_task);
     // Each once, however often it is named.
     let asked: BTreeSet<TaskId> = options.tasks.iter().map(find).collect::<Result<_, _>>()?;
-    let chosen = match asked.is_empty() {
-        true => ready(&views(&site)?, options.retry_failed),
-        false => asked.iter().cloned().collect(),
-    };
+    let chosen =
+        if asked.is_empty() { ready(&views(&site)?, options.retry_failed) } else { asked.iter().cloned().collect() };
     if chosen.is_empty() {
         return nothing_to_do(globals, "no task is ready to start; `pleach task list` shows what there is");
     }

@@ -91,9 +91,10 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
 /// name it would not be found.
 pub fn name_in_commits(path: &Path) -> Result<String, &'static str> {
     let text = path.to_str().ok_or("it is not UTF-8")?;
-    match pleach_core::trailer::fits(text) {
-        true => Ok(text.to_owned()),
-        false => Err("spaces at its ends or in a row, tabs and line breaks get lost"),
+    if pleach_core::trailer::fits(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("spaces at its ends or in a row, tabs and line breaks get lost")
     }
 }
 

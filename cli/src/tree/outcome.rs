@@ -153,12 +153,12 @@ fn print_end(
         TreeEnded::Refused(refusal) => {
             let (task, branch) = (&refusal.task, &refusal.branch);
             let waiting = format!("waiting{}", say::code(refusal.code.as_str()));
-            out.line(head(match refusal.finished {
-                true if refusal.code == RefusalCode::Unapproved => {
-                    format!("{waiting}: {task} is finished on `{branch}` and waits to be let in")
-                }
-                true => format!("{waiting}: {task} is finished on `{branch}` and could not land"),
-                false => format!("{waiting}: {task} could not start on `{branch}`"),
+            out.line(head(if !refusal.finished {
+                format!("{waiting}: {task} could not start on `{branch}`")
+            } else if refusal.code == RefusalCode::Unapproved {
+                format!("{waiting}: {task} is finished on `{branch}` and waits to be let in")
+            } else {
+                format!("{waiting}: {task} is finished on `{branch}` and could not land")
             }))?;
             out.line(commands.with_location(&refusal.why))?;
             match other_tree_command(globals, dir, refusal) {

@@ -165,9 +165,10 @@ impl TreeContext {
             let path = place.strip_prefix(&root).unwrap_or(&place).display().to_string();
             if !place.is_file() {
                 // Of one outside nothing but its name is known.
-                let what = match path.contains('/') {
-                    true => "the file is gone",
-                    false => "it is outside the repository or gone; name it with --tree",
+                let what = if path.contains('/') {
+                    "the file is gone"
+                } else {
+                    "it is outside the repository or gone; name it with --tree"
                 };
                 withered.push(BrokenTree { path, why: format!("it was worked here, and {what}"), invalid: false });
                 continue;

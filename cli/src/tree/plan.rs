@@ -190,13 +190,12 @@ fn make_one(
         && !file.tree.is_leaf(task)
     {
         let below = file.tree.leaves_below(task);
-        return Err(match below.is_empty() {
-            true => Failure::new(Code::NoSuchTask, format!("there is no task `{task}` in {}", file.name))
-                .hint("`pleach status -v` lists the tasks"),
-            false => {
-                Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks, which are worked one by one"))
-                    .hint(format!("name one of {}", listed(below, 10)))
-            }
+        return Err(if below.is_empty() {
+            Failure::new(Code::NoSuchTask, format!("there is no task `{task}` in {}", file.name))
+                .hint("`pleach status -v` lists the tasks")
+        } else {
+            Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks, which are worked one by one"))
+                .hint(format!("name one of {}", listed(below, 10)))
         });
     }
     let base_branch = match places.and_then(|places| places.repos.all.iter().find(|of| of.name == place.name)) {
@@ -331,9 +330,10 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
         let there = dir.ancestors().find(|above| above.exists())?;
         Some(there.canonicalize().ok()?.join(dir.strip_prefix(there).ok()?))
     };
-    let below = match dir.is_absolute() {
-        true => absolute(dir).zip(root).and_then(|(dir, root)| dir.strip_prefix(root).map(Path::to_owned).ok()),
-        false => Some(dir.to_owned()),
+    let below = if dir.is_absolute() {
+        absolute(dir).zip(root).and_then(|(dir, root)| dir.strip_prefix(root).map(Path::to_owned).ok())
+    } else {
+        Some(dir.to_owned())
     };
     let plain = |dir: PathBuf| -> Option<PathBuf> {
         let parts = dir.components().filter(|part| *part != Component::CurDir).map(|part| match part {
@@ -434,11 +434,12 @@ pub(super) fn for_tasks(file: PipelineFile, config: &Config, own: &OwnWorker) ->
     let as_such = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
     let error = found.into_iter().map(|found| (found, true)).chain(as_such).find(|(found, _)| found.is_error());
     if let Some((error, is_validated)) = error {
-        return Err(unusable(&file.name, &error.message).hint(match is_validated {
-            true => format!("`pleach validate {}` shows more", shell_word(&file.name)),
-            false => "the pipeline of a task has no cycle, at least one node with `step=`, and each step \
-                 once"
-                .to_owned(),
+        return Err(unusable(&file.name, &error.message).hint(if is_validated {
+            format!("`pleach validate {}` shows more", shell_word(&file.name))
+        } else {
+            "the pipeline of a task has no cycle, at least one node with `step=`, and each step \
+         once"
+                .to_owned()
         }));
     }
     with_steps((config, own), file.source, file.name, file.files)

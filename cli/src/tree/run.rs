@@ -96,9 +96,10 @@ impl<'a> RunSite<'a> {
         answers: Answers,
         is_trusted: bool,
     ) -> Self {
-        let truster: Box<dyn Truster<Failure>> = match is_trusted {
-            true => Box::new(AgreesToAll),
-            false => Box::new(TerminalTruster::of(globals, &settings, place.repo.common_dir())),
+        let truster: Box<dyn Truster<Failure>> = if is_trusted {
+            Box::new(AgreesToAll)
+        } else {
+            Box::new(TerminalTruster::of(globals, &settings, place.repo.common_dir()))
         };
         Self { globals, truster, dir, settings, place, answers }
     }
@@ -228,10 +229,7 @@ impl<'a> RunSite<'a> {
     fn failed(&self, PlannedRepo { place, plan }: &PlannedRepo, error: &tree::Error) -> Failure {
         let commands = PlanCommands { globals: self.globals, dir: &self.dir, plan };
         let failure = of_tree(error).reworded(|text| commands.with_location(text));
-        match place.repo.is_gone() {
-            true => of_lost_repository(failure, place.repo.common_dir(), None),
-            false => failure,
-        }
+        if place.repo.is_gone() { of_lost_repository(failure, place.repo.common_dir(), None) } else { failure }
     }
 }
 

@@ -86,9 +86,10 @@ fn later_excluded_files_are_left_out_too() {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));
         garden.agent(LOOKS, APPROVES);
         garden.commit("out/g", "g\n");
-        match is_own {
-            true => drop(garden.env.git(&["sparse-checkout", "set", "--cone", "in"])),
-            false => garden.configure("worktrees: {exclude: [out/]}\n"),
+        if is_own {
+            drop(garden.env.git(&["sparse-checkout", "set", "--cone", "in"]))
+        } else {
+            garden.configure("worktrees: {exclude: [out/]}\n")
         }
         assert_eq!(seen(&garden, "T001"), ["README.md", "task-tree.json"]);
         garden.env.write("repo/out/new", "n\n");

@@ -290,9 +290,10 @@ impl TestEnv {
     /// Session ids look like words, so they are taken from the refs rather than guessed from the text.
     fn learn_sessions(&self) {
         let dir = self.repo_path().join(".git");
-        let git = match dir.is_file() {
-            true => PathBuf::from(self.git(&["rev-parse", "--path-format=absolute", "--git-common-dir"])),
-            false => [dir, self.repo_path()].into_iter().find(|dir| dir.join("HEAD").exists()).unwrap_or_default(),
+        let git = if dir.is_file() {
+            PathBuf::from(self.git(&["rev-parse", "--path-format=absolute", "--git-common-dir"]))
+        } else {
+            [dir, self.repo_path()].into_iter().find(|dir| dir.join("HEAD").exists()).unwrap_or_default()
         };
         // Read here, for a thousand tests would start git after each of their commands.
         let loose = fs::read_dir(git.join("refs/pleach/sessions")).into_iter().flatten().flatten();
@@ -441,12 +442,11 @@ static TEMPLATE: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).expect("a directory that can be read") {
             let path = entry.expect("an entry that can be read").path();
-            match path.is_dir() {
-                true => directories.push(path),
-                false => {
-                    let content = fs::read(&path).expect("a file that can be read");
-                    files.push((path.strip_prefix(&repo).expect("a file of the repository").to_owned(), content));
-                }
+            if path.is_dir() {
+                directories.push(path)
+            } else {
+                let content = fs::read(&path).expect("a file that can be read");
+                files.push((path.strip_prefix(&repo).expect("a file of the repository").to_owned(), content));
             }
         }
     }

@@ -54,10 +54,7 @@ pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> 
 pub fn shell_word(word: impl std::fmt::Display) -> String {
     let word = word.to_string();
     let harmless = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(harmless) {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    if !word.is_empty() && word.chars().all(harmless) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// A path as git shows it: as it is, or between quotation marks with what would end a line or steer a terminal escaped. As
@@ -112,10 +109,8 @@ pub(crate) fn without_durations(text: &str) -> String {
         let unit = rest[end..].strip_prefix(' ').unwrap_or(&rest[end..]);
         let (unit, behind) = unit.split_at(unit.find(|c: char| !c.is_alphabetic()).unwrap_or(unit.len()));
         let is_time = matches!(unit, "s" | "sec" | "secs" | "seconds" | "ms" | "us" | "µs" | "ns");
-        let (before, after) = match is_time && rest[at..end].contains('.') {
-            true => (&rest[..at], behind),
-            false => rest.split_at(end),
-        };
+        let (before, after) =
+            if is_time && rest[at..end].contains('.') { (&rest[..at], behind) } else { rest.split_at(end) };
         kept.push_str(before);
         rest = after;
     }

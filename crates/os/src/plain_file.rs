@@ -21,9 +21,10 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// shell hands over what a command prints. No repository can name one so that it counts.
 pub fn read_given(path: &Path) -> io::Result<String> {
     let is_open = path == "/dev/stdin" || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd");
-    match is_open && FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) == FileType::Fifo {
-        true => std::fs::read_to_string(path),
-        false => read(path),
+    if is_open && FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode) == FileType::Fifo {
+        std::fs::read_to_string(path)
+    } else {
+        read(path)
     }
 }
 

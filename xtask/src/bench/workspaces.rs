@@ -66,8 +66,5 @@ fn once(pleach: &Path, repos: usize, turns: usize) -> Result<f64, Box<dyn Error>
     command.args(["--yes", "--quiet", "run", "chain.dot"]).stdout(Stdio::null()).stderr(Stdio::null());
     let begun = Instant::now();
     let status = command.status()?;
-    match status.success() {
-        true => Ok(begun.elapsed().as_secs_f64()),
-        false => Err(format!("pleach run: {status}").into()),
-    }
+    if status.success() { Ok(begun.elapsed().as_secs_f64()) } else { Err(format!("pleach run: {status}").into()) }
 }

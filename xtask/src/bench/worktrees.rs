@@ -148,9 +148,10 @@ fn re_used_slot(size: usize, rounds: usize, verdicts: &mut Verdicts) -> Result<(
 fn check(world: &World, slot: &Path, commit: CommitId) -> Result<(), Box<dyn Error>> {
     let head = world.git(slot, &["rev-parse", "HEAD"])?;
     let status = world.git(slot, &["--no-optional-locks", "status", "--porcelain"])?;
-    match head == commit.to_string() && status.is_empty() {
-        true => Ok(()),
-        false => Err(format!("the slot is at {head}, not clean at {commit}: {status}").into()),
+    if head == commit.to_string() && status.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("the slot is at {head}, not clean at {commit}: {status}").into())
     }
 }
 

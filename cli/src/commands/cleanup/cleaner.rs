@@ -96,9 +96,10 @@ impl Cleaner<'_> {
                 continue;
             }
             let bytes = Some(disk_usage(&worktree.path));
-            let pruned = match self.dry_run {
-                true => to_prune(&place.repo, &places, &worktree, false),
-                false => prune_worktree(&place.repo, &places, &worktree, false),
+            let pruned = if self.dry_run {
+                to_prune(&place.repo, &places, &worktree, false)
+            } else {
+                prune_worktree(&place.repo, &places, &worktree, false)
             };
             let what = describe_worktree(&worktree);
             match pruned {

@@ -70,10 +70,7 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeDiffArgs) -> Result<Exit, Failu
         if entries.len() > 1 {
             out.line(format!("── {}", place.name))?;
         }
-        match args.stat {
-            true => out.line(table(&change.stat(repo)?))?,
-            false => out.text(&plain_patch(&change.patch(repo)?))?,
-        }
+        if args.stat { out.line(table(&change.stat(repo)?))? } else { out.text(&plain_patch(&change.patch(repo)?))? }
     }
     if ground.globals.json {
         out.json(&match documents.len() {

@@ -117,9 +117,10 @@ fn entries(ground: &MergeGround<'_>, of: &RepoQueue, all: bool) -> Result<Vec<Li
     let plan = plan(&open, &queue.passed, usize::MAX, settings.auto_merge_clean);
     let waits = |id: &EntryId| plan.waits.get(id).map(wait_words);
     let position = |id: &EntryId| plan.batch.iter().position(|placed| placed == id).map(|at| at + 1);
-    let stored = match open.is_empty() && !all {
-        true => Vec::new(),
-        false => MergeQueue::read_all(&of.repo, &queue.target).map_err(|error| of_queue(&error))?,
+    let stored = if open.is_empty() && !all {
+        Vec::new()
+    } else {
+        MergeQueue::read_all(&of.repo, &queue.target).map_err(|error| of_queue(&error))?
     };
     let estimate = match usual_test(&stored) {
         Some(test) => Some(QueueEstimate { test, elapsed: elapsed(of)?, batch: settings.batch }),

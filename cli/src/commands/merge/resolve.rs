@@ -35,12 +35,11 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     if args.done {
         let how = (&of_queue_here, &settings.redactor());
         let entry = finish_resolution(repo, &base, &stored, how).map_err(|error| of_queue(&error))?;
-        match ground.globals.json {
-            true => out.json(&entry_json(&entry))?,
-            false => {
-                out.line(format!("resolved: {}", entry.name()))?;
-                out.line("next:    pleach merge process")?;
-            }
+        if ground.globals.json {
+            out.json(&entry_json(&entry))?
+        } else {
+            out.line(format!("resolved: {}", entry.name()))?;
+            out.line("next:    pleach merge process")?;
         }
         return Ok(Exit::Done);
     }

@@ -68,9 +68,10 @@ impl PushedBranch {
         let listed = remote::list_refs_from(&self.place.repo, &self.remote, &[&name], &Cancel::never());
         let at = listed.map_err(|error| self.unreachable(&error))?.remove(&name);
         // A commit that is not here leads to none that is.
-        match at.is_none_or(|at| history.is_ancestor(at, self.commit).unwrap_or(false)) {
-            true => Ok(()),
-            false => Err(self.refused("it has other commits there", true)),
+        if at.is_none_or(|at| history.is_ancestor(at, self.commit).unwrap_or(false)) {
+            Ok(())
+        } else {
+            Err(self.refused("it has other commits there", true))
         }
     }
 
@@ -83,9 +84,10 @@ impl PushedBranch {
 
     fn refused(&self, why: &str, is_behind: bool) -> Failure {
         let Self { branch, remote, .. } = self;
-        let hint = match is_behind {
-            true => format!("somebody has pushed to it: fetch it and merge it into `{branch}`, then try again"),
-            false => "the remote says why; it may protect branches of this name".to_owned(),
+        let hint = if is_behind {
+            format!("somebody has pushed to it: fetch it and merge it into `{branch}`, then try again")
+        } else {
+            "the remote says why; it may protect branches of this name".to_owned()
         };
         Failure::new(Code::PushRefused, format!("{remote} refuses `{branch}`: {why}")).hint(hint)
     }

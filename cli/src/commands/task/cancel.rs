@@ -56,9 +56,10 @@ pub fn run(globals: &Globals, args: &CancelTaskArgs) -> Result<Exit, Failure> {
         out.json(&json!({"task": id, "changed": is_new, "cancelled_session": session}))?;
         return Ok(Exit::Done);
     }
-    match is_new || session.is_some() {
-        true => out.line(format!("cancelled: {id}"))?,
-        false => out.line(format!("nothing to do: {id} is cancelled already"))?,
+    if is_new || session.is_some() {
+        out.line(format!("cancelled: {id}"))?
+    } else {
+        out.line(format!("nothing to do: {id} is cancelled already"))?
     }
     if let Some((branch, Some(_))) = view.branch.as_ref().filter(|_| globals.verbosity >= 0) {
         out.line(format!("its work is kept on `{branch}`"))?;

@@ -48,9 +48,10 @@ pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
         out.json(&json!({"tasks": tasks.collect::<Vec<_>>()}))?;
         return Ok(Exit::Done);
     }
-    match views.is_empty() {
-        true => out.line("No tasks; `pleach task new TEXT` makes one.")?,
-        false => out.line(table(&views, &marks))?,
+    if views.is_empty() {
+        out.line("No tasks; `pleach task new TEXT` makes one.")?
+    } else {
+        out.line(table(&views, &marks))?
     }
     if views.iter().any(|view| marks.task(view).is_some()) {
         out.line(format!("\n{FORECAST_HINT}"))?;

@@ -49,9 +49,10 @@ pub(super) fn run(globals: &Globals, args: &ListArgs, all: &[PlacedWorktree<'_>]
         let branch = worktree.branch.as_ref().map(ToString::to_string).unwrap_or_default();
         let since = worktree.created.map(|at| age(at, now)).unwrap_or_default();
         let (state, path) = (worktree.word().to_owned(), worktree.path.display().to_string());
-        match args.sizes {
-            true => with_sizes.row([owner(worktree), state, branch, since, bytes(disk_usage(&worktree.path)), path]),
-            false => plain.row([owner(worktree), state, branch, since, path]),
+        if args.sizes {
+            with_sizes.row([owner(worktree), state, branch, since, bytes(disk_usage(&worktree.path)), path])
+        } else {
+            plain.row([owner(worktree), state, branch, since, path])
         }
     }
     out.line(if args.sizes { with_sizes } else { plain })?;

@@ -35,9 +35,10 @@ pub(super) fn run(globals: &Globals, args: &PruneArgs, all: &[PlacedWorktree<'_>
     let mut told = PruneReport { globals, dry_run: args.dry_run, out: Out::new(), exit: Exit::Done };
     let (mut removed, mut stays) = (Vec::new(), Vec::new());
     for PlacedWorktree { place, places, worktree } in all {
-        let pruned = match args.dry_run {
-            true => to_prune(&place.repo, places, worktree, args.force),
-            false => prune_worktree(&place.repo, places, worktree, args.force),
+        let pruned = if args.dry_run {
+            to_prune(&place.repo, places, worktree, args.force)
+        } else {
+            prune_worktree(&place.repo, places, worktree, args.force)
         };
         let mut document = document(worktree, place);
         match pruned {

@@ -134,9 +134,10 @@ impl Figure {
         let command = node.tool_command.as_deref().filter(|_| node.label == node.id.as_str());
         let label = one_line(&node.label);
         let id = node.id.to_string();
-        let shape = match node.attrs.contains_key("shape") {
-            true => Shape::of_word(&node.shape),
-            false => Shape::of_handler(&node.handler),
+        let shape = if node.attrs.contains_key("shape") {
+            Shape::of_word(&node.shape)
+        } else {
+            Shape::of_handler(&node.handler)
         };
         let label = if label.is_empty() { id.clone() } else { label };
         let command = command.map(one_line).filter(|command| !command.is_empty());

@@ -175,10 +175,13 @@ impl Router<'_> {
         let x = |slot: Option<&usize>, otherwise: usize| Some(self.x[*slot.unwrap_or(&otherwise)]);
         match (&self.layers.routes[arc], outlines[from], outlines[to]) {
             (Route::Around, ..) => (Some(self.lanes[arc]), Some(self.lanes[arc])),
-            (Route::Joins(bends, trunk), ..) => match self.stack.arcs[arc].rises {
-                true => (None, x(bends.last(), *trunk)),
-                false => (x(bends.first(), *trunk), None),
-            },
+            (Route::Joins(bends, trunk), ..) => {
+                if self.stack.arcs[arc].rises {
+                    (None, x(bends.last(), *trunk))
+                } else {
+                    (x(bends.first(), *trunk), None)
+                }
+            }
             // Straight down between two nodes that are above each other, even if not middle above middle.
             (Route::Through(bends), Some(upper), Some(lower)) if bends.is_empty() => {
                 let (upper, lower) = (self.side(from, upper), self.side(to, lower));

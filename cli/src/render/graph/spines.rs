@@ -74,10 +74,12 @@ fn steps(layers: &Layers, ways: &[Vec<usize>], place: &[usize]) -> Vec<Step> {
         let step = |(at, pair): (usize, &[usize])| Step {
             upper: pair[0],
             lower: pair[1],
-            class: match layers.is_bend(pair[0]) && layers.is_bend(pair[1]) {
-                true => 0,
-                false if at > 0 && at < last => 1,
-                false => 2,
+            class: if layers.is_bend(pair[0]) && layers.is_bend(pair[1]) {
+                0
+            } else if at > 0 && at < last {
+                1
+            } else {
+                2
             },
             length: way.len(),
             aside: aside(pair[1], &layers.below[pair[0]]) + aside(pair[0], &layers.above[pair[1]]),

@@ -197,10 +197,8 @@ fn talkative(ending: Ending, step: &str, limit: u64) -> (TestEnv, Server) {
         let events = Format::Chat.stream_reply(&Format::Chat.encode_reply(&reply));
         let told = ending == Ending::Told && seen.body["stream_options"]["include_usage"] == true;
         let pieces = events.iter().map(|event| event.to_text());
-        let pieces: Vec<String> = match told {
-            true => pieces.collect(),
-            false => pieces.filter(|piece| !piece.contains("prompt_tokens")).collect(),
-        };
+        let pieces: Vec<String> =
+            if told { pieces.collect() } else { pieces.filter(|piece| !piece.contains("prompt_tokens")).collect() };
         match ending {
             Ending::Open => Play::Stall(pieces.into_iter().filter(|piece| !piece.contains("[DONE]")).collect()),
             Ending::Told | Ending::Untold => Play::Stream(pieces),

@@ -29,9 +29,10 @@ fn answer(seen: &Seen, text: &str, tokens: u64) -> Play {
     let message = Message::assistant(text);
     let reply = Response { message, usage, model: "fake".into(), stop: Stop::End, extra: Default::default() };
     let reply = Format::Chat.encode_reply(&reply);
-    match seen.body["stream"] == true {
-        true => Play::Stream(Format::Chat.stream_reply(&reply).iter().map(|event| event.to_text()).collect()),
-        false => Play::Answer(200, vec![("content-type", "application/json".into())], reply.to_string()),
+    if seen.body["stream"] == true {
+        Play::Stream(Format::Chat.stream_reply(&reply).iter().map(|event| event.to_text()).collect())
+    } else {
+        Play::Answer(200, vec![("content-type", "application/json".into())], reply.to_string())
     }
 }
 
@@ -148,10 +149,9 @@ fn a_finished_run_reports_overspending() {
 fn a_commit_message_uses_only_what_uncounted_calls_leave() {
     const MESSAGE: u64 = 300;
     let served = |limit: u64| {
-        let server = Server::start(|seen, _| match seen.body["model"] == "cheap" {
+        let server = Server::start(|seen, _| {
             // One that cannot be used.
-            true => answer(seen, "auto-commit", MESSAGE),
-            false => answers(seen),
+            if seen.body["model"] == "cheap" { answer(seen, "auto-commit", MESSAGE) } else { answers(seen) }
         });
         // Conversations that start side by side are turns only when the program has ended.
         let steps = r#"write made.txt 1

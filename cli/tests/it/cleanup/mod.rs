@@ -174,9 +174,12 @@ fn sizeless(text: &str) -> String {
     let words = text.split_inclusive(' ').collect::<Vec<_>>();
     let is_unit = |word: &str| ["KiB", "MiB"].iter().any(|unit| word.starts_with(unit));
     let next_is_unit = |at: usize| words.get(at + 1).is_some_and(|next| is_unit(next));
-    let shown = words.iter().enumerate().map(|(at, word)| match next_is_unit(at) {
-        true => word.replace(|c: char| c.is_ascii_digit() || c == '.', "").replace(' ', "N "),
-        false => (*word).to_owned(),
+    let shown = words.iter().enumerate().map(|(at, word)| {
+        if next_is_unit(at) {
+            word.replace(|c: char| c.is_ascii_digit() || c == '.', "").replace(' ', "N ")
+        } else {
+            (*word).to_owned()
+        }
     });
     shown.collect()
 }

@@ -16,9 +16,12 @@ pub const MODEL: &str = "claude-sonnet-4-5";
 /// asks without tools wants a commit message.
 pub fn server(handler: impl Fn(&Seen, usize) -> Play + Send + Sync + 'static) -> Server {
     let asked = AtomicUsize::new(0);
-    Server::start(move |seen, _| match is_of_agent(seen) {
-        true => handler(seen, asked.fetch_add(1, Ordering::SeqCst)),
-        false => answer_of("scribe", &[text("Add a file")]),
+    Server::start(move |seen, _| {
+        if is_of_agent(seen) {
+            handler(seen, asked.fetch_add(1, Ordering::SeqCst))
+        } else {
+            answer_of("scribe", &[text("Add a file")])
+        }
     })
 }
 

@@ -30,35 +30,39 @@ fn server() -> Server {
         let path = seen.line.split(' ').nth(1).unwrap_or_default();
         let is_first = !seen.body.to_string().contains("call-");
         if path.contains("/messages") {
-            return match is_first {
-                true => answer_of("m-1", &[text("I go on."), write("hello.txt")]),
-                false => answer_of("m-1", &[text("Done.")]),
+            return if is_first {
+                answer_of("m-1", &[text("I go on."), write("hello.txt")])
+            } else {
+                answer_of("m-1", &[text("Done.")])
             };
         }
         let arguments = json!({"file_path": "hello.txt", "content": "one\n"});
         let body = if path.contains("/chat/completions") {
             let call = json!({"id": "call-1", "type": "function",
                 "function": {"name": "write_file", "arguments": arguments.to_string()}});
-            let (message, reason) = match is_first {
-                true => (json!({"role": "assistant", "content": "I go on.", "tool_calls": [call]}), "tool_calls"),
-                false => (json!({"role": "assistant", "content": "Done."}), "stop"),
+            let (message, reason) = if is_first {
+                (json!({"role": "assistant", "content": "I go on.", "tool_calls": [call]}), "tool_calls")
+            } else {
+                (json!({"role": "assistant", "content": "Done."}), "stop")
             };
             json!({"id": "c", "object": "chat.completion", "model": "m-1",
                 "choices": [{"index": 0, "message": message, "finish_reason": reason}],
                 "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}})
         } else if path.contains("/responses") {
-            let output = match is_first {
-                true => json!([{"type": "function_call", "id": "f", "call_id": "call-1", "name": "write_file",
-                    "arguments": arguments.to_string(), "status": "completed"}]),
-                false => json!([{"type": "message", "id": "m", "role": "assistant", "status": "completed",
-                    "content": [{"type": "output_text", "text": "Done.", "annotations": []}]}]),
+            let output = if is_first {
+                json!([{"type": "function_call", "id": "f", "call_id": "call-1", "name": "write_file",
+            "arguments": arguments.to_string(), "status": "completed"}])
+            } else {
+                json!([{"type": "message", "id": "m", "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": "Done.", "annotations": []}]}])
             };
             json!({"id": "r", "object": "response", "status": "completed", "model": "m-1", "output": output,
                 "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}})
         } else {
-            let parts = match is_first {
-                true => json!([{"functionCall": {"id": "call-1", "name": "write_file", "args": arguments}}]),
-                false => json!([{"text": "Done."}]),
+            let parts = if is_first {
+                json!([{"functionCall": {"id": "call-1", "name": "write_file", "args": arguments}}])
+            } else {
+                json!([{"text": "Done."}])
             };
             json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
                 "modelVersion": "m-1", "usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}})

@@ -111,9 +111,8 @@ fn n01_a_loop_over_unreadable_answers_is_ended() {
 #[test]
 fn n01_answered_titles_do_not_offset_truncated_answers() {
     let env = TestEnv::with_repo();
-    let server = Server::start(|seen, _| match brings_tools(seen) {
-        true => half("I begin."),
-        false => answer_of("claude-sonnet-4-5", &[text("A title")]),
+    let server = Server::start(|seen, _| {
+        if brings_tools(seen) { half("I begin.") } else { answer_of("claude-sonnet-4-5", &[text("A title")]) }
     });
     let title = env.write("title", "say anthropic Title\n");
     looping(&env, &server, &format!("\"$1\" {}", title.display()), ", max_failed_calls: 4");

@@ -9,9 +9,12 @@ use crate::support::TestEnv;
 /// How the branches of the only fan-out ended, in the order in which that was recorded.
 fn ends(env: &TestEnv) -> Vec<String> {
     let ended = env.all_in("main", "ParallelBranchCompleted");
-    let how = |ended: &serde_json::Value| match ended["stopped"] == true {
-        true => format!("{} stopped", ended["context"].as_str().unwrap()),
-        false => format!("{} {}", ended["context"].as_str().unwrap(), ended["outcome"]["status"].as_str().unwrap()),
+    let how = |ended: &serde_json::Value| {
+        if ended["stopped"] == true {
+            format!("{} stopped", ended["context"].as_str().unwrap())
+        } else {
+            format!("{} {}", ended["context"].as_str().unwrap(), ended["outcome"]["status"].as_str().unwrap())
+        }
     };
     let mut ends: Vec<String> = ended.iter().map(how).collect();
     ends.sort();

@@ -328,10 +328,8 @@ fn n04_a_truncated_answer_fails_and_resumes_later() {
     for pair in all() {
         let is_well = Arc::new(Mutex::new(false));
         let well = Arc::clone(&is_well);
-        let server = writes_and(move |seen| match *well.lock().expect("nobody has panicked") {
-            true => done(seen),
-            false => half(seen),
-        });
+        let server =
+            writes_and(move |seen| if *well.lock().expect("nobody has panicked") { done(seen) } else { half(seen) });
         let Some(env) = pair.world(&server, "max_failed_calls: 3") else { continue };
         let ran = pair.run(&env).expect(7);
         eprintln!("{} with {}: {} calls", pair.agent, pair.provider, calls(&server));

@@ -31,9 +31,10 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a directory of the test's own");
     for entry in std::fs::read_dir(from).expect("the example").flatten() {
         let to = to.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => assert!(std::fs::copy(entry.path(), to).expect("a copy") > 0),
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to)
+        } else {
+            assert!(std::fs::copy(entry.path(), to).expect("a copy") > 0)
         }
     }
 }

@@ -59,9 +59,10 @@ fn provider() -> Server {
     Server::start(|seen, _| {
         let asked = String::from_utf8_lossy(&seen.raw);
         let begins = seen.body["messages"].as_array().is_some_and(|messages| messages.len() == 1);
-        let said = match begins && asked.contains("Implement task") {
-            true => vec![text("Write it."), write("one.txt")],
-            false => vec![text("Done.\nAPPROVED")],
+        let said = if begins && asked.contains("Implement task") {
+            vec![text("Write it."), write("one.txt")]
+        } else {
+            vec![text("Done.\nAPPROVED")]
         };
         answer_of("claude-sonnet-4-5", &said)
     })

@@ -263,9 +263,10 @@ fn a_task_taken_out_of_the_tree_is_not_forgotten() {
             assert!(ran.stdout.contains(&way), "{way}: {ran}");
         }
         assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before that is settled");
-        match take {
-            true => drop(garden.env.git(&["merge", "--quiet", "-m", "Take it", BRANCH])),
-            false => drop(garden.env.pleach(&["rm", "--force", &session]).expect(0)),
+        if take {
+            drop(garden.env.git(&["merge", "--quiet", "-m", "Take it", BRANCH]))
+        } else {
+            drop(garden.env.pleach(&["rm", "--force", &session]).expect(0))
         }
         garden.gardener(&[]).expect(0);
         assert_eq!(garden.file("main", "T002.txt"), "T002 1");

@@ -179,9 +179,10 @@ fn prune_and_doctor_remove_the_same() {
         fs::write(worktree.join("precious"), "uncommitted\n").unwrap();
         env.forget(&gone);
         fs::remove_dir_all(&missing).unwrap();
-        match fixes {
-            true => drop(env.pleach(&["doctor", "--fix"])),
-            false => drop(env.prune(&[], 0)),
+        if fixes {
+            drop(env.pleach(&["doctor", "--fix"]))
+        } else {
+            drop(env.prune(&[], 0))
         }
         assert_eq!((linked(&env).len(), env.keeps()), (0, vec![format!("refs/pleach/keep/{gone}-1")]), "{fixes}");
     }

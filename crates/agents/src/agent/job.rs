@@ -119,10 +119,7 @@ impl Job {
         let sandbox = self.sandbox.as_deref().map(bounds::describe);
         let notes: String =
             describe_repos(&self.repos).into_iter().chain(sandbox).map(|note| format!("\n\n{note}")).collect();
-        match notes.is_empty() {
-            true => self.prompt.clone(),
-            false => format!("{}{notes}", self.prompt.trim_end()),
-        }
+        if notes.is_empty() { self.prompt.clone() } else { format!("{}{notes}", self.prompt.trim_end()) }
     }
 
     /// The result of a job that needs no work: it was answered already, or it was cancelled.

@@ -226,10 +226,12 @@ impl Roster {
         let profile = self.profile(Some(name.unwrap_or(kind)));
         let of_run = config.model.clone();
         let is_of_run = name.is_none_or(|name| config.agent.as_ref().is_some_and(|agent| agent.to_string() == name));
-        let model = match is_of_run {
-            true => of_run.or(profile.model),
-            false if config.agent_of(name) == config.agent_of(None) => profile.model.or(of_run),
-            false => profile.model,
+        let model = if is_of_run {
+            of_run.or(profile.model)
+        } else if config.agent_of(name) == config.agent_of(None) {
+            profile.model.or(of_run)
+        } else {
+            profile.model
         };
         Profile { model, ..profile }
     }
@@ -410,9 +412,10 @@ impl Roster {
         if program.contains('/') && self.place_of(&program).is_file() {
             return NoAgent::NotExecutable { title, program };
         }
-        let how = match install.is_empty() {
-            true => "install it, or correct the command".to_owned(),
-            false => format!("install it with `{install}`"),
+        let how = if install.is_empty() {
+            "install it, or correct the command".to_owned()
+        } else {
+            format!("install it with `{install}`")
         };
         NoAgent::Missing { title, program, how }
     }
@@ -466,9 +469,10 @@ impl Roster {
     ) -> Result<Arc<dyn Agent>, NoAgent> {
         let preset = preset.with(settings);
         if !settings.tools.is_empty() && !preset.can_be_given_tools(&settings.args) {
-            let how = match settings.command.is_empty() && kind != "command" {
-                true => "remove it, or use `claude` or `builtin`",
-                false => "remove it, or put `{tools}` into its command",
+            let how = if settings.command.is_empty() && kind != "command" {
+                "remove it, or use `claude` or `builtin`"
+            } else {
+                "remove it, or put `{tools}` into its command"
             };
             let agent = self.who_names_tools(kind, name);
             return Err(NoAgent::Tools { agent, program: preset.program, how });
@@ -483,10 +487,11 @@ impl Roster {
             _ => None,
         };
         let place = self.place_of(&preset.program);
-        let program = match self.is_placed(&preset.program) {
-            true => find_program(place, &self.environment)
-                .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?,
-            false => place,
+        let program = if self.is_placed(&preset.program) {
+            find_program(place, &self.environment)
+                .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?
+        } else {
+            place
         };
         let given = self.config.providers.get(&preset.provider);
         let settings = CliSettings {

@@ -33,9 +33,10 @@ impl FailedCalls {
     /// A call had a complete answer. True if that changes the count.
     pub(super) fn succeed(&mut self, in_conversation: bool) -> bool {
         let before = self.calls;
-        match in_conversation {
-            true => *self = Self::default(),
-            false => self.calls -= std::mem::take(&mut self.beside),
+        if in_conversation {
+            *self = Self::default()
+        } else {
+            self.calls -= std::mem::take(&mut self.beside)
         }
         self.calls != before
     }

@@ -242,9 +242,10 @@ impl Flight {
             conversations.spending.warn(price_estimated(&model));
         }
         spent.estimated |= estimated;
-        match estimated {
-            true => conversations.spending.estimated(&model),
-            false => conversations.reservations.learn(usage),
+        if estimated {
+            conversations.spending.estimated(&model)
+        } else {
+            conversations.reservations.learn(usage)
         }
         self.call.iter().for_each(|call| conversations.reservations.release(call.number));
         let is_awaited = match self.number {

@@ -152,9 +152,10 @@ impl fmt::Display for Exceeded {
             Limit::NodeTokens(node) | Limit::NodeUsd(node) => format!(" of node `{node}`"),
             Limit::RunTokens | Limit::RunUsd => String::new(),
         };
-        let (spent, of) = match self.limit.is_of_tokens() {
-            true => (format!("{:.0}", self.spent), format!("{:.0} tokens", self.of)),
-            false => (dollars(self.spent), dollars(self.of)),
+        let (spent, of) = if self.limit.is_of_tokens() {
+            (format!("{:.0}", self.spent), format!("{:.0} tokens", self.of))
+        } else {
+            (dollars(self.spent), dollars(self.of))
         };
         write!(f, "the budget{whose} is used up: {spent} of {of} (`{}`)", self.limit.key())
     }

@@ -20,9 +20,12 @@ impl Config {
         match &self.agent {
             None => Err(InvalidAgent::Unset),
             Some(AgentRef::Kind(kind)) => Ok(kind.clone()),
-            Some(AgentRef::Named(name)) => self.runner_of(name).ok_or_else(|| match self.agents.contains_key(name) {
-                true => InvalidAgent::Nobody(name.clone()),
-                false => self.unknown_agent(name),
+            Some(AgentRef::Named(name)) => self.runner_of(name).ok_or_else(|| {
+                if self.agents.contains_key(name) {
+                    InvalidAgent::Nobody(name.clone())
+                } else {
+                    self.unknown_agent(name)
+                }
             }),
         }
     }

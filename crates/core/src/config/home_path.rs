@@ -49,10 +49,7 @@ pub fn moved(below: &Path, environment: &Environment) -> impl Iterator<Item = Pa
     let files = MOVED_FILES.into_iter().filter(move |(usual, ..)| Path::new(usual).starts_with(below));
     dirs.chain(files.flat_map(move |(_, variable, is_list)| {
         let value = environment.get_os(variable).unwrap_or_default();
-        let paths: Vec<PathBuf> = match is_list {
-            true => std::env::split_paths(value).collect(),
-            false => vec![value.into()],
-        };
+        let paths: Vec<PathBuf> = if is_list { std::env::split_paths(value).collect() } else { vec![value.into()] };
         // Devices hold no secrets: `/dev/null` stands for no file.
         paths.into_iter().filter(|path| path.is_absolute() && !path.starts_with("/dev"))
     }))

@@ -62,9 +62,10 @@ impl FromStr for ProviderName {
     fn from_str(text: &str) -> Result<Self, InvalidProviderName> {
         let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         let is_name = text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_part);
-        match is_name && !TAKEN.contains(&text) {
-            true => Ok(Self(Cow::Owned(text.to_owned()))),
-            false => Err(InvalidProviderName(text.to_owned())),
+        if is_name && !TAKEN.contains(&text) {
+            Ok(Self(Cow::Owned(text.to_owned())))
+        } else {
+            Err(InvalidProviderName(text.to_owned()))
         }
     }
 }

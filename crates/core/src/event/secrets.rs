@@ -155,10 +155,12 @@ impl Event {
             ("task", _) => true,
             _ => OWN.contains(&path),
         };
-        match is_own {
-            true => JsonPart::Own,
-            false if FIELDS.contains(&path) => JsonPart::Fields,
-            false => JsonPart::Text,
+        if is_own {
+            JsonPart::Own
+        } else if FIELDS.contains(&path) {
+            JsonPart::Fields
+        } else {
+            JsonPart::Text
         }
     }
 }

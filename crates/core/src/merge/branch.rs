@@ -207,9 +207,10 @@ pub fn after_merge(said: MergeReply, checkout: PathBuf, adopted: bool) -> Branch
 
 /// What follows once files in the way were looked at: these have other content.
 pub fn after_adopting(others: Vec<RepoPath>, checkout: PathBuf) -> BranchStep {
-    match others.is_empty() {
-        true => BranchStep::FastForward { checkout, adopted: true },
-        false => BranchStep::Refuse(InTheWay::LocalChanges { checkout, paths: others }),
+    if others.is_empty() {
+        BranchStep::FastForward { checkout, adopted: true }
+    } else {
+        BranchStep::Refuse(InTheWay::LocalChanges { checkout, paths: others })
     }
 }
 

@@ -292,10 +292,7 @@ impl MergedFile {
         if texts.iter().any(|text| is_binary(text)) {
             return Ok(check_one_side(blobs).into_iter().collect());
         }
-        let texts = match exempt.is_empty() {
-            true => texts,
-            false => without_hunks(texts.each_ref().map(Vec::as_slice), exempt),
-        };
+        let texts = if exempt.is_empty() { texts } else { without_hunks(texts.each_ref().map(Vec::as_slice), exempt) };
         let [base, ours, theirs, merged] = texts.each_ref().map(Vec::as_slice);
         Ok(check_lines(&Texts { base, ours, theirs, merged }))
     }

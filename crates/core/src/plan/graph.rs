@@ -37,9 +37,10 @@ impl Attr {
         let AttrValue::Text(text) = &self.value else { return self.value_span };
         let Span { start, end } = self.value_span;
         // Every escape is longer in the source than in the text, so equal lengths mean there is none.
-        match end - start == text.len() + 2 {
-            true => Span { start: start + 1 + offset.min(text.len()), end: end - 1 },
-            false => self.value_span,
+        if end - start == text.len() + 2 {
+            Span { start: start + 1 + offset.min(text.len()), end: end - 1 }
+        } else {
+            self.value_span
         }
     }
 }

@@ -91,10 +91,7 @@ impl<'p> JoinSearch<'p> {
         let is_exit = |node: &NodeId| pipeline.node(node).is_some_and(|node| node.handler == HandlerKind::Exit);
         let is_fan_in = |node: &NodeId| pipeline.node(node).is_some_and(|node| node.handler == HandlerKind::FanIn);
         // A lone branch reaches every one of its nodes; without a fan-in it runs to the end.
-        let is_join = |node: &NodeId| match fan_ins_only {
-            true => is_fan_in(node),
-            false => heads.len() > 1 || is_exit(node),
-        };
+        let is_join = |node: &NodeId| if fan_ins_only { is_fan_in(node) } else { heads.len() > 1 || is_exit(node) };
         let shared = common
             .into_iter()
             .filter(|(node, (count, reached))| *count == heads.len() && reached.directly && is_join(node));

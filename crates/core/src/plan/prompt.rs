@@ -40,9 +40,10 @@ fn name(prompt: &str) -> String {
         let gap = if name.is_empty() { "" } else { "_" };
         name = format!("{name}{gap}{}", word.to_ascii_lowercase());
     }
-    match name.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_keyword(&name) {
-        true => name,
-        false => format!("prompt_{name}").trim_end_matches('_').to_owned(),
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) && !is_keyword(&name) {
+        name
+    } else {
+        format!("prompt_{name}").trim_end_matches('_').to_owned()
     }
 }
 

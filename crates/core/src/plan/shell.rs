@@ -230,10 +230,13 @@ impl Scanner<'_> {
             return;
         }
         match self.top() {
-            Frame::Single => match self.rest().starts_with('\'') {
-                true => self.pop(1),
-                false => self.skip_char(),
-            },
+            Frame::Single => {
+                if self.rest().starts_with('\'') {
+                    self.pop(1)
+                } else {
+                    self.skip_char()
+                }
+            }
             Frame::AnsiC => match self.rest().as_bytes()[0] {
                 b'\\' => self.escape(),
                 b'\'' => self.pop(1),
@@ -292,9 +295,10 @@ impl Scanner<'_> {
             b'[' if rest.starts_with("[[") && self.begins_word() => {
                 let numeric = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
                 let test = rest.split("]]").next().unwrap_or_default();
-                match test.split_whitespace().any(|word| numeric.contains(&word)) {
-                    true => self.push(Frame::NumericTest, 2),
-                    false => self.at += 2,
+                if test.split_whitespace().any(|word| numeric.contains(&word)) {
+                    self.push(Frame::NumericTest, 2)
+                } else {
+                    self.at += 2
                 }
             }
             b'<' if rest.starts_with("<<<") => self.at += 3,

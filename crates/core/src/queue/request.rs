@@ -40,10 +40,7 @@ pub struct RequestSide {
 impl ResolutionRequest {
     /// The request in words.
     pub fn text(&self) -> String {
-        let mut text = match self.conflicts.is_empty() {
-            true => self.broken(),
-            false => self.conflicted(),
-        };
+        let mut text = if self.conflicts.is_empty() { self.broken() } else { self.conflicted() };
         if let Some(objection) = &self.objection {
             let _ = writeln!(text, "\nYour last answer could not be used: {objection}");
         }

@@ -56,9 +56,10 @@ impl State {
 
     /// The name of the next context that is forked from this one at a node, beside others that are about to be.
     pub fn fork_name(&self, node: &NodeId, beside: &[ContextId]) -> ContextId {
-        let name = match self.id == ContextId::main() {
-            true => ContextId::of_node(node).to_string(),
-            false => format!("{}-{node}", self.id),
+        let name = if self.id == ContextId::main() {
+            ContextId::of_node(node).to_string()
+        } else {
+            format!("{}-{node}", self.id)
         };
         let mut names = std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
         let is_free = |name: &ContextId| !self.forks.contains_key(name) && !beside.contains(name);

@@ -171,9 +171,10 @@ impl Step {
 
     /// The word in the subject: that of its kind, or `skipped`.
     pub fn status(&self) -> String {
-        match self.skipped && self.kind == StepKind::Complete && self.passed {
-            true => "skipped".into(),
-            false => self.kind.status(self.passed),
+        if self.skipped && self.kind == StepKind::Complete && self.passed {
+            "skipped".into()
+        } else {
+            self.kind.status(self.passed)
         }
     }
 

@@ -109,18 +109,16 @@ impl Question {
 
     /// The gate as `--answer` names it: with its context, if it is in a branch.
     pub fn address(&self) -> String {
-        match self.context == ContextId::main() {
-            true => self.node.to_string(),
-            false => format!("{}/{}", self.context, self.node),
+        if self.context == ContextId::main() {
+            self.node.to_string()
+        } else {
+            format!("{}/{}", self.context, self.node)
         }
     }
 
     /// What is to be judged as `pleach diff` names it: the session, with the context if it is in a branch.
     pub fn place(&self, session: &SessionId) -> String {
-        match self.context == ContextId::main() {
-            true => session.to_string(),
-            false => format!("{session}/{}", self.context),
-        }
+        if self.context == ContextId::main() { session.to_string() } else { format!("{session}/{}", self.context) }
     }
 
     /// The same with its task in front, which tells the tasks apart that are worked at once.

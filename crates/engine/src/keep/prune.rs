@@ -336,9 +336,10 @@ fn refuse_open_entry(repo: &Repo, target: &BranchName, entry: &EntryId) -> Resul
         // What cannot be read may be open.
         _ => WorktreeStays::Resolving { entry: entry.clone() },
     })?;
-    match stored.is_some_and(|stored| !stored.entry.state.is_closed()) {
-        true => Err(WorktreeStays::Resolving { entry: entry.clone() }),
-        false => Ok(()),
+    if stored.is_some_and(|stored| !stored.entry.state.is_closed()) {
+        Err(WorktreeStays::Resolving { entry: entry.clone() })
+    } else {
+        Ok(())
     }
 }
 

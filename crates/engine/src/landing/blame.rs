@@ -180,9 +180,10 @@ impl QueueRun {
             };
             entry.verdict = Some(TestVerdict::Fail { exit: result.exit.clone(), semantic });
             let sides = if suspect.of_target.is_empty() { "the branch alone" } else { "the branch and on the target" };
-            entry.why = Some(match semantic {
-                true => format!("the tests fail on the merge ({}), and pass on {sides}", result.exit),
-                false => format!("the tests fail ({})", result.exit),
+            entry.why = Some(if semantic {
+                format!("the tests fail on the merge ({}), and pass on {sides}", result.exit)
+            } else {
+                format!("the tests fail ({})", result.exit)
             });
             let entries = vec![(entry.clone(), Some(result.log.clone()))];
             let change = QueueChange { entries, ..QueueChange::default() };

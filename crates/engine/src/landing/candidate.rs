@@ -156,12 +156,13 @@ impl Merging<'_> {
             });
         }
         let mut writer = self.repo.writer();
-        let merged = match self.rebuilds() {
-            true => self.rebuilt(&mut writer)?,
-            false => match self.merged_tree()? {
+        let merged = if self.rebuilds() {
+            self.rebuilt(&mut writer)?
+        } else {
+            match self.merged_tree()? {
                 Ok(tree) => Ok((self.merge_commit(&mut writer, tree, &origin(Tier::Clean))?, tree)),
                 Err(conflict) => Err(conflict),
-            },
+            }
         };
         let (commit, tree) = match merged {
             Ok(merged) => merged,
@@ -174,9 +175,10 @@ impl Merging<'_> {
     /// What the tiers make of a conflict that need nobody.
     fn by_tiers(&self, conflict: Conflict) -> Result<MergeBuild, QueueError> {
         let [base, ours, theirs] = self.sides.trees(self.repo)?;
-        let base = match self.rebuilds() {
-            true => base,
-            false => git::merge::merge_base_tree(self.repo, self.sides.onto, self.sides.head)?.unwrap_or(base),
+        let base = if self.rebuilds() {
+            base
+        } else {
+            git::merge::merge_base_tree(self.repo, self.sides.onto, self.sides.head)?.unwrap_or(base)
         };
         let tried = resolve_conflict(self.repo, base, ours, theirs, &conflict, &self.options.tiers)?;
         if !tried.remaining.is_empty() {
@@ -242,10 +244,7 @@ impl Merging<'_> {
 
     /// The commit that has resolved files.
     fn resolved_commit(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
-        match self.rebuilds() {
-            true => self.rebuilt_with(writer, tree, origin),
-            false => self.merge_commit(writer, tree, origin),
-        }
+        if self.rebuilds() { self.rebuilt_with(writer, tree, origin) } else { self.merge_commit(writer, tree, origin) }
     }
 
     fn merge_commit(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {

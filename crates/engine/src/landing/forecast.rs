@@ -76,9 +76,8 @@ impl Forecast {
     /// What is to be expected of merging a branch, if anything is.
     pub fn mark(&self, branch: &BranchName) -> Option<ForecastMark> {
         let of_it = self.pairs.iter().filter(|pair| pair.one == *branch || pair.other == *branch);
-        let mark = |pair: &ForecastPair| match pair.conflicts.is_empty() {
-            true => ForecastMark::Overlap,
-            false => ForecastMark::Conflict,
+        let mark = |pair: &ForecastPair| {
+            if pair.conflicts.is_empty() { ForecastMark::Overlap } else { ForecastMark::Conflict }
         };
         of_it.map(mark).max()
     }

@@ -103,9 +103,10 @@ pub fn submit_together(
                 .into_iter()
                 .filter(|stored| stored.entry.session.as_ref() == Some(session) && stored.entry.together.is_some());
             for stored in own {
-                match part.is_some_and(|part| part.target == target) {
-                    true => known = known.or(stored.entry.together),
-                    false => elsewhere.push((repo, stored)),
+                if part.is_some_and(|part| part.target == target) {
+                    known = known.or(stored.entry.together)
+                } else {
+                    elsewhere.push((repo, stored))
                 }
             }
         }

@@ -218,12 +218,10 @@ impl QueueRun {
                 (Vec::new(), why, false)
             }
         };
-        let why = match is_late {
-            true => format!(
-                "`{}` has moved where agents resolved its conflict, as often as they may; {why}",
-                self.place.target
-            ),
-            false => why,
+        let why = if is_late {
+            format!("`{}` has moved where agents resolved its conflict, as often as they may; {why}", self.place.target)
+        } else {
+            why
         };
         let edit = |entry: &mut QueueEntry| {
             // What was merged before was on another commit of the target.
@@ -317,17 +315,16 @@ impl QueueRun {
         let mut is_known = false;
         for length in lengths.iter().copied() {
             let tests = batch.tests(length, &self.settings.tests);
-            let known = match tests.is_empty() {
-                true => Some((TestVerdict::Unverified, None)),
-                false => {
-                    let job = self.job(TestId::Prefix(length), batch.items[length - 1].built.commit, tests)?;
-                    match results::known(&self.place.repo, &self.place.target, &job.key)? {
-                        Some(known) => Some((verdict_of(&known), Some(known))),
-                        None => {
-                            search.running.insert(length);
-                            self.runs.start(job)?;
-                            None
-                        }
+            let known = if tests.is_empty() {
+                Some((TestVerdict::Unverified, None))
+            } else {
+                let job = self.job(TestId::Prefix(length), batch.items[length - 1].built.commit, tests)?;
+                match results::known(&self.place.repo, &self.place.target, &job.key)? {
+                    Some(known) => Some((verdict_of(&known), Some(known))),
+                    None => {
+                        search.running.insert(length);
+                        self.runs.start(job)?;
+                        None
                     }
                 }
             };

@@ -213,9 +213,10 @@ impl QueueRun {
         let (why, left) = match answer {
             AgentAnswer::Resolved(tree) => {
                 let resolution = resolution(&repo, &entry, &conflict, tree, Tier::Agent)?;
-                let done = match resolution.repairs {
-                    true => "an agent has repaired its merge",
-                    false => "an agent has resolved its conflict",
+                let done = if resolution.repairs {
+                    "an agent has repaired its merge"
+                } else {
+                    "an agent has resolved its conflict"
                 };
                 let is_taken = update_if(&repo, queue, id, is_own, |entry| {
                     entry.state = EntryState::Submitted;
@@ -291,11 +292,14 @@ impl ResolverJob {
                 other => Ok(other),
             }
         });
-        let answer = answer.unwrap_or_else(|error| match self.place.engine.cancel.is_stopped() {
-            // A setup that is stopped is an error of the session.
-            true => AgentAnswer::Stopped,
-            // It is about this entry: the queue goes on with the others.
-            false => AgentAnswer::Failed(self.place.engine.redactor.text(&error.to_string()).into_owned()),
+        let answer = answer.unwrap_or_else(|error| {
+            if self.place.engine.cancel.is_stopped() {
+                // A setup that is stopped is an error of the session.
+                AgentAnswer::Stopped
+            } else {
+                // It is about this entry: the queue goes on with the others.
+                AgentAnswer::Failed(self.place.engine.redactor.text(&error.to_string()).into_owned())
+            }
         });
         ResolverEnd { entry: self.entry, session: id, conflict: self.conflict, answer }
     }

@@ -86,9 +86,10 @@ fn landings(
 /// What an agent does with a conflict, in words.
 pub(super) fn resolving_words(with: &[String], paths: &[RepoPath]) -> String {
     let with = if with.is_empty() { "the target".to_owned() } else { listed(with, 3) };
-    match paths.is_empty() {
-        true => format!("repairing the merge with {with}"),
-        false => format!("resolving a conflict with {with} in {}", listed(paths, 3)),
+    if paths.is_empty() {
+        format!("repairing the merge with {with}")
+    } else {
+        format!("resolving a conflict with {with} in {}", listed(paths, 3))
     }
 }
 

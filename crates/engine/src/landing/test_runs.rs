@@ -76,10 +76,7 @@ impl TestRuns {
 
     /// Starts a test, unless it runs.
     pub(super) fn start_once(&mut self, job: TestJob) -> Result<(), QueueError> {
-        match self.wanted.values().any(|(id, _)| *id == job.id) {
-            true => Ok(()),
-            false => self.start(job),
-        }
+        if self.wanted.values().any(|(id, _)| *id == job.id) { Ok(()) } else { self.start(job) }
     }
 
     /// Runs commands that make files, in the files of a commit.

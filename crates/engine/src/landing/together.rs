@@ -151,16 +151,17 @@ impl JointLanding {
                 tokio::task::block_in_place(|| self.record_landed())?;
                 return Ok(JointOutcome::Landed(Vec::new()));
             }
-            let verdict = match self.is_decided(&parts)? {
-                true => JointVerdict { verdict: TestVerdict::Unverified, beside: Vec::new() },
-                false => match self.test(&mut parts).await? {
+            let verdict = if self.is_decided(&parts)? {
+                JointVerdict { verdict: TestVerdict::Unverified, beside: Vec::new() }
+            } else {
+                match self.test(&mut parts).await? {
                     Ok(verdict) if self.needs_approval(&parts) => {
                         self.offer(&mut parts, &verdict.verdict)?;
                         return Ok(JointOutcome::Unapproved);
                     }
                     Ok(verdict) => verdict,
                     Err(outcome) => return Ok(outcome),
-                },
+                }
             };
             if self.engine.cancel.is_stopped() {
                 return Ok(JointOutcome::Stopped);

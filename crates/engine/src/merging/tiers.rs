@@ -314,12 +314,11 @@ impl TierRun<'_> {
         if !keeps(base, ours, theirs, &merged) {
             return Ok(None);
         }
-        match is_of_hunks {
-            true => {
-                let left = open.chosen.iter_mut().filter(|chosen| chosen.is_none());
-                left.zip(found).for_each(|(chosen, (_, text))| *chosen = Some((Tier::Structural, text)));
-            }
-            false => self.resolved(open.path.clone(), 0, Tier::Structural),
+        if is_of_hunks {
+            let left = open.chosen.iter_mut().filter(|chosen| chosen.is_none());
+            left.zip(found).for_each(|(chosen, (_, text))| *chosen = Some((Tier::Structural, text)));
+        } else {
+            self.resolved(open.path.clone(), 0, Tier::Structural)
         }
         Ok(Some(merged))
     }

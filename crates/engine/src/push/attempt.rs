@@ -118,10 +118,8 @@ impl PushAttempt {
         }
         let mut has_changed = false;
         for (here, commit) in taken {
-            has_changed |= match self.known.contains(&commit) {
-                true => given.remove(here).is_some(),
-                false => names.move_on(here),
-            };
+            has_changed |=
+                if self.known.contains(&commit) { given.remove(here).is_some() } else { names.move_on(here) };
         }
         has_changed
     }

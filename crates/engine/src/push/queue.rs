@@ -394,9 +394,10 @@ impl PushOwner {
             queue.schedule.give_up();
         }
         queue.failed = Some(FailedPush { at: clock::now(), why: why.clone(), refs });
-        let waiting = match is_waited_for {
-            true => format!("; the records of the session that name its commits wait in `{}`", self.record),
-            false => String::new(),
+        let waiting = if is_waited_for {
+            format!("; the records of the session that name its commits wait in `{}`", self.record)
+        } else {
+            String::new()
         };
         let mut text = format!("cannot push `{repo_name}` to {remote}: {why}; the work is safe here{waiting}");
         if !advice.is_empty() {
@@ -438,10 +439,7 @@ impl PushOwner {
 
     /// Tells what is said once, as soon as somebody hears it.
     fn warn(&mut self, warning: Warning) {
-        match self.engine.events.is_followed() {
-            true => self.tell(warning),
-            false => self.unheard.push(warning),
-        }
+        if self.engine.events.is_followed() { self.tell(warning) } else { self.unheard.push(warning) }
     }
 
     fn tell(&self, event: impl Into<Event>) {

@@ -333,10 +333,7 @@ fn branch_state(
             Some((_, at, _)) => repo.history().is_ancestor(tip, *at).unwrap_or(false),
             None => false,
         };
-        obstacles.push(match has_it {
-            true => Obstacle::Unmerged { branch, tip },
-            false => Obstacle::OnNoBranch { branch, tip },
-        });
+        obstacles.push(if has_it { Obstacle::Unmerged { branch, tip } } else { Obstacle::OnNoBranch { branch, tip } });
     }
     Ok((state, unmerged))
 }

@@ -47,9 +47,10 @@ pub(super) fn begin(context: &mut Context, node: &Node, visit: &Visit, continues
         Some(parallel) if !is_open => parallel,
         _ => {
             recording::defer(context, &summary, vec![started.into()])?;
-            let why = match is_open {
-                true => format!("branch `{}` came back to `{}`, which it is a branch of", context.id, node.id),
-                false => "no edge leads to a branch".to_owned(),
+            let why = if is_open {
+                format!("branch `{}` came back to `{}`, which it is a branch of", context.id, node.id)
+            } else {
+                "no edge leads to a branch".to_owned()
             };
             // Another way on could only lead here again, so a branch that came back ends.
             let finished = NodeFinished { cut_short: is_open, ..NodeFinished::of(Ok(Outcome::final_failure(why))) };

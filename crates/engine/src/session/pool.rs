@@ -69,9 +69,10 @@ fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, 
 fn remove_clean(repos: &SessionRepos, summary: &Summary, root: &Path) -> Result<bool, RemoveError> {
     let mut clean: Vec<(&Repo, PathBuf)> = Vec::new();
     for of in summary.repos() {
-        let (repo, path) = match summary.started.has_several_repos() {
-            true => (repos.get(of.repo), root.join(of.repo.as_str())),
-            false => (Some(repos.record()), root.to_owned()),
+        let (repo, path) = if summary.started.has_several_repos() {
+            (repos.get(of.repo), root.join(of.repo.as_str()))
+        } else {
+            (Some(repos.record()), root.to_owned())
         };
         let (Some(repo), Some(work)) = (repo, of.work) else { return Ok(false) };
         let mut obstacles = Vec::new();

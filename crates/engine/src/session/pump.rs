@@ -249,9 +249,10 @@ impl<'a> Pump<'a> {
             return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
         };
         let conversation = begin_node::conversation(self.session.context_mut(id), &node, &visit, continues);
-        let allowance = match self.session.engine.is_of_agent(&node) {
-            true => spending::allowance(self.session, &node)?,
-            false => Allowance::default(),
+        let allowance = if self.session.engine.is_of_agent(&node) {
+            spending::allowance(self.session, &node)?
+        } else {
+            Allowance::default()
         };
         let unpriced = spending::unpriced_node(self.session, &node);
         let over = spending::over_budget(self.session, &node, &allowance, unpriced.as_deref())?;
@@ -568,9 +569,10 @@ impl<'a> Pump<'a> {
     }
 
     fn lost(&self, id: &ContextId, why: String) -> Error {
-        let node = match self.session.is_here(id) {
-            true => self.session.context(id).here(),
-            false => self.running.get(id).map_or_else(|| self.session.plan.start_node.clone(), |at| at.node.id.clone()),
+        let node = if self.session.is_here(id) {
+            self.session.context(id).here()
+        } else {
+            self.running.get(id).map_or_else(|| self.session.plan.start_node.clone(), |at| at.node.id.clone())
         };
         Error::Worker { node, why }
     }

@@ -96,10 +96,8 @@ pub(crate) fn over_budget(
 /// The verdict for an agent whose node reached a limit.
 pub(crate) fn verdict(session: &mut Session, over: Option<Exceeded>) -> BudgetVerdict {
     let Some(over) = over else { return BudgetVerdict::Go };
-    let verdict = match fails(session, &over) {
-        true => BudgetVerdict::Stop(stop_reason(session, &over)),
-        false => BudgetVerdict::Pause,
-    };
+    let verdict =
+        if fails(session, &over) { BudgetVerdict::Stop(stop_reason(session, &over)) } else { BudgetVerdict::Pause };
     session.over = Some(over);
     verdict
 }

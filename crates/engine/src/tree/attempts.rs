@@ -118,9 +118,10 @@ impl Attempts {
     /// Gives the task up, unless a step of its last attempt already says so: an attempt with a failed step may continue
     /// if its pipeline says so, and is the last of the budget.
     pub(super) fn give_up(&self, session: &mut TaskSession, number: u32, why: GiveUpReason) -> Result<(), Error> {
-        match session.is_decided() || attempt_has_result(session) {
-            true => Ok(()),
-            false => self.fail(session, number, text::failed(&words(why), None)),
+        if session.is_decided() || attempt_has_result(session) {
+            Ok(())
+        } else {
+            self.fail(session, number, text::failed(&words(why), None))
         }
     }
 

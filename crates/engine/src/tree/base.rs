@@ -43,14 +43,13 @@ pub(super) fn beginning(run: &TreeRun, task: &TaskId) -> Result<Beginning, Error
     if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
         run.state.approved.require(task, tip)?;
         let task_base = own_base(run, task, tip, base)?.unwrap_or(base);
-        let (behind, newest) = match foreign_commits::has_changed_since(run, state, tip, base)? {
-            true => {
-                run.engine.warn(WarningCode::CodeNewerThanSteps.with(format!(
-                    "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
-                )));
-                (last_unverified_step(state), last_unverified_step(state))
-            }
-            false => (state.unfinished().last().map(Arc::as_ref), state.newest()),
+        let (behind, newest) = if foreign_commits::has_changed_since(run, state, tip, base)? {
+            run.engine.warn(WarningCode::CodeNewerThanSteps.with(format!(
+                "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
+            )));
+            (last_unverified_step(state), last_unverified_step(state))
+        } else {
+            (state.unfinished().last().map(Arc::as_ref), state.newest())
         };
         let after = behind.map(|found| found.step.kind.clone());
         let status = newest.map(|found| found.step.status());

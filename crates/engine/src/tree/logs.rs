@@ -141,9 +141,10 @@ fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFi
         beside.push_str(if beside.is_empty() { "" } else { "\n" });
         beside.push_str(why);
     }
-    match beside.is_empty() {
-        true => answer.to_owned(),
-        false => step::report::log([("stdout", answer), ("stderr", beside.as_str())]),
+    if beside.is_empty() {
+        answer.to_owned()
+    } else {
+        step::report::log([("stdout", answer), ("stderr", beside.as_str())])
     }
 }
 

@@ -42,10 +42,7 @@ pub(super) struct Approved {
 impl Approved {
     /// Refuses a commit that was not submitted for approval.
     pub(super) fn require(&self, task: &TaskId, commit: CommitId) -> Result<(), Error> {
-        match self.commits.contains(&commit) {
-            true => Ok(()),
-            false => Err(Error::Unasked(task.clone())),
-        }
+        if self.commits.contains(&commit) { Ok(()) } else { Err(Error::Unasked(task.clone())) }
     }
 
     /// Whether a commit counts as approved.

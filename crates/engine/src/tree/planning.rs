@@ -94,10 +94,8 @@ impl Planner<'_> {
         };
         let again = planner::retry_prompt(&errors);
         // A program has no memory, so it gets the whole prompt again.
-        let again = match self.agent.can_continue() {
-            true => again,
-            false => format!("{asked}\n\nYour reply was:\n{answer}\n\n{again}"),
-        };
+        let again =
+            if self.agent.can_continue() { again } else { format!("{asked}\n\nYour reply was:\n{answer}\n\n{again}") };
         let answer = self.ask(again, &mut spoken, purse, warn).await?;
         let tree = planner::read(&answer, files).map_err(PlanError::Refused)?;
         let shortfall = planner::shortfall(&answer, &tree);

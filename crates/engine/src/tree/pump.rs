@@ -612,9 +612,12 @@ impl<'a> TreePump<'a> {
 
 /// The end of a run whose session was asked to stop too late for the session itself.
 fn stopped(session: &TaskSession, task: &TaskId) -> Option<TreeEnded> {
-    session.is_stopped().then(|| match session.is_cancelled() {
-        true => TreeEnded::Cancelled(task.clone()),
-        false => TreeEnded::Paused(Pause::interrupted()),
+    session.is_stopped().then(|| {
+        if session.is_cancelled() {
+            TreeEnded::Cancelled(task.clone())
+        } else {
+            TreeEnded::Paused(Pause::interrupted())
+        }
     })
 }
 

@@ -65,9 +65,10 @@ pub(super) fn resume_unfinished(
     let state = unfinished::state_of(&history)?;
     let resumable = resumable(run, &job.task, &history, &state)?;
     if let Ok(left) = &resumable {
-        match given {
-            true => left.at.iter().try_for_each(|at| run.state.approved.require(task, *at))?,
-            false => return Err(Error::Unasked(task.clone())),
+        if given {
+            left.at.iter().try_for_each(|at| run.state.approved.require(task, *at))?
+        } else {
+            return Err(Error::Unasked(task.clone()));
         }
     }
     run.state.unfinished.remove(task);

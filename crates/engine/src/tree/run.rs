@@ -100,9 +100,10 @@ impl TreeRun {
     pub(super) fn lands_on(&self, task: &TaskId) -> Result<BranchName, Error> {
         let phase = self.plan.tree.phase_of(task);
         let is_leaf = self.plan.tree.is_leaf(task);
-        match if is_leaf { self.schedule.gathers(phase) } else { self.schedule.is_ahead(phase) } {
-            true => Ok(phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?),
-            false => Ok(self.plan.target.clone()),
+        if if is_leaf { self.schedule.gathers(phase) } else { self.schedule.is_ahead(phase) } {
+            Ok(phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?)
+        } else {
+            Ok(self.plan.target.clone())
         }
     }
 

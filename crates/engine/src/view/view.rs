@@ -194,9 +194,10 @@ impl Summary {
             && task.landed.is_none()
             && let Some(target) = repo.refs().find(&branch_ref(&task.of.target))?
         {
-            task.landed = match repo.history().is_ancestor(work, target)? {
-                true => Some(work),
-                false => landed_by_queue(repo, &task.of, id),
+            task.landed = if repo.history().is_ancestor(work, target)? {
+                Some(work)
+            } else {
+                landed_by_queue(repo, &task.of, id)
             };
         }
         let contexts = branches::read(repo, id, &pipeline, &state)?;

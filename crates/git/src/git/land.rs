@@ -540,9 +540,10 @@ impl FastForward<'_> {
         }
         let checkout = checkout.to_owned();
         Ok(MergeReply::Blocked(if let Some(lock) = finished.held_lock() {
-            match words.contains("cannot lock ref") && !lock.ends_with("ORIG_HEAD.lock") {
-                true => LandingObstacle::LockedAfterFiles { checkout, lock },
-                false => LandingObstacle::Locked(lock),
+            if words.contains("cannot lock ref") && !lock.ends_with("ORIG_HEAD.lock") {
+                LandingObstacle::LockedAfterFiles { checkout, lock }
+            } else {
+                LandingObstacle::Locked(lock)
             }
         } else if words.contains("but expected") {
             LandingObstacle::OtherGitMoves { checkout, words: words.clone() }

@@ -262,11 +262,10 @@ fn hash_files(repo: &Repo, checkout: &Path, entries: &[TreeEntry]) -> Result<Vec
     let finished = repo.shared.program.run_with_stdin(checkout, ["hash-object", "--stdin-paths"], &names)?;
     let output = finished.success()?;
     let ids = String::from_utf8_lossy(&output).lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>();
-    match ids.len() == entries.len() {
-        true => Ok(ids),
-        false => {
-            Err(Error::Library { doing: "compare files".into(), detail: "git hashed fewer files than asked".into() })
-        }
+    if ids.len() == entries.len() {
+        Ok(ids)
+    } else {
+        Err(Error::Library { doing: "compare files".into(), detail: "git hashed fewer files than asked".into() })
     }
 }
 

@@ -107,9 +107,12 @@ fn suggest_branch(repo: &Repo) -> Result<Option<String>, Error> {
     }
     // Most likely it is one of these; the branches of tasks have longer names.
     let unlikely = |name: &String| (name != "main", name != "master", name.contains('/'));
-    Ok(names.into_iter().min_by_key(unlikely).map(|name| match repo.is_bare() {
-        true => format!("git symbolic-ref HEAD {}", shell_word(format_args!("refs/heads/{name}"))),
-        false => format!("git switch {}", shell_word(name)),
+    Ok(names.into_iter().min_by_key(unlikely).map(|name| {
+        if repo.is_bare() {
+            format!("git symbolic-ref HEAD {}", shell_word(format_args!("refs/heads/{name}")))
+        } else {
+            format!("git switch {}", shell_word(name))
+        }
     }))
 }
 

@@ -319,9 +319,10 @@ impl Check {
             static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new());
         }
         let is_sound = INFLATE.with_borrow_mut(|inflate| inflate.read(file, id, expected, take));
-        match is_sound.at("read", &loose_path(self.root(), &id))? {
-            true => Ok(()),
-            false => Err(overwritten(id, expected.0, place)),
+        if is_sound.at("read", &loose_path(self.root(), &id))? {
+            Ok(())
+        } else {
+            Err(overwritten(id, expected.0, place))
         }
     }
 
@@ -354,8 +355,5 @@ fn missing(id: ObjectId, kind: Kind, place: Option<&BString>, error: &gix::Error
         Kind::Tree => "tree",
         _ => "blob",
     };
-    match error.is_corrupted() {
-        true => overwritten(id, kind, place),
-        false => Error::object(name, &id, explain(error)),
-    }
+    if error.is_corrupted() { overwritten(id, kind, place) } else { Error::object(name, &id, explain(error)) }
 }

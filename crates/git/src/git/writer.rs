@@ -160,10 +160,7 @@ impl Writer {
 fn components(path: &RepoPath) -> Result<Vec<&BStr>, Error> {
     let parts: Vec<&BStr> = path.as_bytes().split(|byte| *byte == b'/').map(BStr::new).collect();
     let is_bad = |part: &&BStr| part.is_empty() || *part == "." || *part == ".." || part.eq_ignore_ascii_case(b".git");
-    match parts.iter().any(is_bad) {
-        true => Err(Error::Path { path: path.clone() }),
-        false => Ok(parts),
-    }
+    if parts.iter().any(is_bad) { Err(Error::Path { path: path.clone() }) } else { Ok(parts) }
 }
 
 /// The bytes of a commit with other parents and another tree. Worked on as bytes, because what is read and written

@@ -193,9 +193,10 @@ impl BranchFollower {
         let Some(LaggingBranch { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
         let (branch, behind, at, place) = (&self.branch, *at, at.short(), checkout.display());
         let stays = format!("`{branch}` (checked out in `{place}`) stays at {at}: {why}");
-        let how = match self.repo.history().is_ancestor(behind, *tip)? {
-            true => format!("`git -C {} merge --ff-only {}` brings it forward", shell_word(place), tip.short()),
-            false => format!("its newest commit is {}", tip.short()),
+        let how = if self.repo.history().is_ancestor(behind, *tip)? {
+            format!("`git -C {} merge --ff-only {}` brings it forward", shell_word(place), tip.short())
+        } else {
+            format!("its newest commit is {}", tip.short())
         };
         Ok(Some(WarningCode::BranchLeftBehind.with(format!("{stays}; {how}"))))
     }

@@ -47,10 +47,8 @@ pub fn hand_over(
 ) -> Result<Option<String>, Error> {
     let (reason, none) = ("the working copy goes to another session", BTreeSet::new());
     submodules::refuse_submodule_work(copy)?;
-    let SavedWork { kept, gone } = match copy.settled {
-        true => SavedWork::default(),
-        false => keep_uncommitted(copy, reason, &none)?,
-    };
+    let SavedWork { kept, gone } =
+        if copy.settled { SavedWork::default() } else { keep_uncommitted(copy, reason, &none)? };
     git::worktree::restore_submodule_dirs(&copy.worktree, &gone)?;
     // The next task mostly begins where the one before it has ended: nothing has to be written then.
     let head = Some(Head { commit: at.base, branch: None });
@@ -75,10 +73,7 @@ pub fn recover(copy: &mut WorkingCopy, is_new: bool) -> Result<Option<String>, E
     write_lost_content(copy)?;
     let has_nothing = is_new || is_at_recorded_step(copy)?;
     let (reason, spared) = ("resume after a crash", spared(copy)?);
-    let kept = match has_nothing {
-        true => None,
-        false => keep_uncommitted(copy, reason, &spared)?.kept,
-    };
+    let kept = if has_nothing { None } else { keep_uncommitted(copy, reason, &spared)?.kept };
     let kept = reset(copy, reason, &spared, kept)?;
     copy.held.retain(&copy.session, &spared)?;
     Ok(kept.map(|(name, _)| name))

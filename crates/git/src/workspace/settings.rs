@@ -34,10 +34,7 @@ impl WorktreeSettings {
     /// The rules of a sparse checkout that leave out what is not wanted of a commit. The default gives none where the commit
     /// has nothing of it: most repositories need no sparse checkout then.
     pub fn left_out(&self, repo: &Repo, commit: CommitId) -> Result<Vec<String>, git::Error> {
-        let is_needed = |entry: &&String| match is_default(entry) {
-            true => has_directory(repo, commit, entry),
-            false => Ok(true),
-        };
+        let is_needed = |entry: &&String| if is_default(entry) { has_directory(repo, commit, entry) } else { Ok(true) };
         let mut rules = Vec::new();
         for entry in &self.exclude {
             rules.extend(if is_needed(&entry)? { left_out(entry) } else { None });
@@ -123,10 +120,12 @@ fn is_free(copy: &Path, path: &Path) -> bool {
 /// wildcards is git's to read: without a slash before its end it fits at any depth. Any other entry is a path from the root.
 fn left_out(entry: &str) -> Option<String> {
     let (name, end) = (entry.trim_matches('/'), if entry.ends_with('/') { "/" } else { "" });
-    let rule = match name.contains(['*', '?', '[']) {
-        true if name.contains('/') => format!("/{name}"),
-        true => name.to_owned(),
-        false => exclusion(Path::new(name))?.trim_end_matches('/').to_owned(),
+    let rule = if !name.contains(['*', '?', '[']) {
+        exclusion(Path::new(name))?.trim_end_matches('/').to_owned()
+    } else if name.contains('/') {
+        format!("/{name}")
+    } else {
+        name.to_owned()
     };
     Some(format!("!{rule}{end}"))
 }

@@ -12,8 +12,5 @@ pub(crate) fn submodule_work(copy: &mut WorkingCopy) -> Result<SubmoduleWork, Er
 /// Refuses work in submodules that another session would find there and that cannot be saved.
 pub fn refuse_submodule_work(copy: &mut WorkingCopy) -> Result<(), Error> {
     let work = git::worktree::unpublished_work(&mut copy.worktree, CheckDepth::Thorough)?;
-    match work.is_empty() {
-        true => Ok(()),
-        false => Err(Error::InSubmodules { path: copy.path().to_owned(), work }),
-    }
+    if work.is_empty() { Ok(()) } else { Err(Error::InSubmodules { path: copy.path().to_owned(), work }) }
 }

@@ -142,10 +142,7 @@ impl WorkingCopy {
 
     /// Forgets that a merge was laid into it: its files are about to be reset.
     pub(super) fn forget_laid(&mut self) -> Result<(), Error> {
-        match self.worktree.notes().has(LAID_MERGE) {
-            true => Ok(self.worktree.notes().remove(LAID_MERGE)?),
-            false => Ok(()),
-        }
+        if self.worktree.notes().has(LAID_MERGE) { Ok(self.worktree.notes().remove(LAID_MERGE)?) } else { Ok(()) }
     }
 
     /// What agents must leave alone, as it is now.

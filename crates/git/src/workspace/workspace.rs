@@ -302,10 +302,7 @@ impl Workspace {
 
     /// Ends a node: HEAD and index follow to the newest recorded commits.
     pub fn follow(&mut self) -> Result<(), Error> {
-        match self.is_shared {
-            true => Ok(()),
-            false => self.copies.values_mut().try_for_each(WorkingCopy::follow),
-        }
+        if self.is_shared { Ok(()) } else { self.copies.values_mut().try_for_each(WorkingCopy::follow) }
     }
 
     /// Takes a commit that was prepared here and is recorded by now.

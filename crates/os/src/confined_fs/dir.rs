@@ -77,9 +77,10 @@ impl ConfinedDir {
         let room = usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(READ_PROBE);
         let mut bytes = Vec::with_capacity(room);
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > limit {
-            true => Err(io::Error::other(format!("it is larger than {limit} bytes"))),
-            false => Ok(Some(bytes)),
+        if bytes.len() as u64 > limit {
+            Err(io::Error::other(format!("it is larger than {limit} bytes")))
+        } else {
+            Ok(Some(bytes))
         }
     }
 

@@ -140,10 +140,7 @@ impl AcpAgent {
         if job.continues {
             return format!("{TASK_WAS_INTERRUPTED}\n\n{prompt}");
         }
-        match self.profile.layers.is_empty() {
-            true => prompt,
-            false => format!("{}\n\n{prompt}", self.profile.text().trim()),
-        }
+        if self.profile.layers.is_empty() { prompt } else { format!("{}\n\n{prompt}", self.profile.text().trim()) }
     }
 
     pub(super) fn task(&self, job: &Job, launchers: Option<&Launchers>) -> AcpTask {

@@ -21,10 +21,8 @@ pub(super) struct PermissionPolicy {
 impl PermissionPolicy {
     /// The answer to a question for permission.
     pub fn answer(&self, asked: &Permission) -> Value {
-        let wanted = match self.permits(asked) {
-            true => ["allow_once", "allow_always"],
-            false => ["reject_once", "reject_always"],
-        };
+        let wanted =
+            if self.permits(asked) { ["allow_once", "allow_always"] } else { ["reject_once", "reject_always"] };
         let option = wanted.iter().find_map(|kind| asked.options.iter().find(|option| option.kind == *kind));
         match option {
             Some(option) => json!({"outcome": {"outcome": "selected", "optionId": option.option_id}}),

@@ -168,13 +168,14 @@ impl AcpSession<'_> {
     }
 
     fn too_slow(&self) -> AcpEnd {
-        match self.client.has_prompted() {
+        if self.client.has_prompted() {
             // It was asked to stop and did not; it is made to.
-            true => AcpEnd::Cancelled,
-            false => AcpEnd::Failed(AgentError::TimedOut(format!(
+            AcpEnd::Cancelled
+        } else {
+            AcpEnd::Failed(AgentError::TimedOut(format!(
                 "the agent was not ready for its task after {} s; does it speak the Agent Client Protocol?",
                 OPENING.as_secs()
-            ))),
+            )))
         }
     }
 }

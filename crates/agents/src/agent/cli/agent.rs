@@ -80,9 +80,8 @@ impl CliAgent {
     pub(super) fn with_common_fields(&self, job: &Job, mut turn: Turn, transcript: &Transcript) -> Turn {
         if turn.model.is_empty() {
             let model = transcript.model().map(str::to_owned).or_else(|| self.model(job));
-            turn.model = model.unwrap_or_else(|| match self.settings.is_command {
-                true => file_name(&self.program),
-                false => self.kind.to_owned(),
+            turn.model = model.unwrap_or_else(|| {
+                if self.settings.is_command { file_name(&self.program) } else { self.kind.to_owned() }
             });
         }
         if turn.provider.is_empty() {
@@ -193,9 +192,10 @@ impl CliAgent {
 
 /// Refuses a tier without a configured model.
 pub(in crate::agent) fn check_tier(model: &str, provider: &ProviderName) -> Result<(), Unusable> {
-    match ["smart", "worker", "cheap"].contains(&model) {
-        true => Err(Unusable::NoModel { provider: provider.clone(), tier: model.to_owned() }),
-        false => Ok(()),
+    if ["smart", "worker", "cheap"].contains(&model) {
+        Err(Unusable::NoModel { provider: provider.clone(), tier: model.to_owned() })
+    } else {
+        Ok(())
     }
 }
 

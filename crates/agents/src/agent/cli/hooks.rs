@@ -130,9 +130,10 @@ impl WaitingHook {
 
     /// Lets the agent continue, or not.
     pub async fn answer(mut self, go_on: bool) {
-        let answer = match go_on {
-            true => json!({}),
-            false => json!({"continue": false, "stopReason": "pleach stops the run after this turn"}),
+        let answer = if go_on {
+            json!({})
+        } else {
+            json!({"continue": false, "stopReason": "pleach stops the run after this turn"})
         };
         // An agent that was killed does not wait any more.
         let _ = self.stream.write_all(answer.to_string().as_bytes()).await;

@@ -91,10 +91,12 @@ impl Billing {
             return Self::Key(key.clone());
         }
         let logins: Vec<PathBuf> = preset.logins_in(environment).into_iter().filter(|login| login.exists()).collect();
-        match logins.is_empty() {
-            false if logins.iter().any(|login| holds_key(login)) => Self::LeftKey,
-            false => Self::Login,
-            true => Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0])),
+        if logins.is_empty() {
+            Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0]))
+        } else if logins.iter().any(|login| holds_key(login)) {
+            Self::LeftKey
+        } else {
+            Self::Login
         }
     }
 

@@ -22,9 +22,10 @@ fn is_separate(preset: &Preset) -> bool {
 
 /// Where it keeps what it writes for itself outside the gateway. `home` is what the session has for agents.
 pub(in crate::agent) fn kept_paths(preset: &Preset, environment: &Environment, home: &Path) -> Vec<PathBuf> {
-    match is_separate(preset) {
-        true => preset.keeps.iter().map(|kept| home.join(OUTSIDE).join(kept)).collect(),
-        false => preset.kept_in(environment),
+    if is_separate(preset) {
+        preset.keeps.iter().map(|kept| home.join(OUTSIDE).join(kept)).collect()
+    } else {
+        preset.kept_in(environment)
     }
 }
 

@@ -118,9 +118,10 @@ impl<T> RunOutcome<T> {
     pub fn why_unfinished(&self, program: &str) -> Option<AgentError> {
         let ended = format!("agent `{program}` ended, but");
         if let Some(why) = &self.unanswered {
-            let what = match self.answered {
-                true => "the last call of its model was not answered",
-                false => "no call of its model was answered",
+            let what = if self.answered {
+                "the last call of its model was not answered"
+            } else {
+                "no call of its model was answered"
             };
             return Some(unanswered_error(why.class, format!("{ended} {what}: {why}")));
         }

@@ -32,9 +32,10 @@ pub(super) fn encode_request(request: &Request, _stream: bool) -> Value {
     if let Some(effort) = &request.effort {
         let thinking = config.entry("thinkingConfig").or_insert_with(|| json!({}));
         // The generation before counts tokens.
-        match request.model.contains("gemini-2") {
-            true => thinking["thinkingBudget"] = thinking_budget(effort).into(),
-            false => thinking["thinkingLevel"] = effort.as_str().into(),
+        if request.model.contains("gemini-2") {
+            thinking["thinkingBudget"] = thinking_budget(effort).into()
+        } else {
+            thinking["thinkingLevel"] = effort.as_str().into()
         }
     }
     if !config.is_empty() {

@@ -88,9 +88,12 @@ impl Spelling {
     /// A misspelt shape does not fail: it silently makes an agent of what should be a tool or a gate.
     fn shape(&mut self, node: &Node, found: &mut Vec<Diagnostic>) {
         let Some(attr) = node.attrs.get("shape") else { return };
-        let meant = *self.shapes.entry(node.shape.clone()).or_insert_with(|| match alias::is_drawn(&node.shape) {
-            true => None,
-            false => closest(&node.shape, HandlerKind::SHAPES.into_iter().map(|(shape, _)| shape)),
+        let meant = *self.shapes.entry(node.shape.clone()).or_insert_with(|| {
+            if alias::is_drawn(&node.shape) {
+                None
+            } else {
+                closest(&node.shape, HandlerKind::SHAPES.into_iter().map(|(shape, _)| shape))
+            }
         });
         if let Some(meant) = meant {
             let treated = if node.handler == HandlerKind::Codergen { "; treated as an agent node" } else { "" };

@@ -137,10 +137,7 @@ fn is_outcome(key: &str) -> bool {
 fn holds(expr: &Expr, outcome: &str) -> Option<bool> {
     let all = |parts: &[Expr], stops: bool| {
         let parts: Vec<_> = parts.iter().map(|part| holds(part, outcome)).collect();
-        match parts.contains(&Some(stops)) {
-            true => Some(stops),
-            false => parts.iter().all(Option::is_some).then_some(!stops),
-        }
+        if parts.contains(&Some(stops)) { Some(stops) } else { parts.iter().all(Option::is_some).then_some(!stops) }
     };
     match expr {
         Expr::All(parts) => all(parts, false),

@@ -58,9 +58,10 @@ fn the_first_target_given_is_taken_node_before_graph() {
         let mut of_node = String::new();
         let mut of_graph = String::new();
         for (index, (target, on_node)) in given.iter().enumerate().skip(first) {
-            match on_node {
-                true => of_node.push_str(&format!(", {}=t{index}", targets[*target])),
-                false => of_graph.push_str(&format!("{}=t{index}\n", targets[*target])),
+            if *on_node {
+                of_node.push_str(&format!(", {}=t{index}", targets[*target]));
+            } else {
+                of_graph.push_str(&format!("{}=t{index}\n", targets[*target]));
             }
         }
         let inner = format!(

@@ -65,10 +65,12 @@ pub(crate) fn begin(
     conversation: &Conversation,
     (allowance, verdict): (Allowance, BudgetVerdict),
 ) -> Result<NodeBegin, Error> {
-    let start = match continues {
-        false => NodeStart::First,
-        true if must_start_over(context, node) => NodeStart::Over,
-        true => NodeStart::Continued,
+    let start = if !continues {
+        NodeStart::First
+    } else if must_start_over(context, node) {
+        NodeStart::Over
+    } else {
+        NodeStart::Continued
     };
     if start == NodeStart::Over {
         context.memory.recorded = recording(context, node)?;

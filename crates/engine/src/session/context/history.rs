@@ -18,9 +18,10 @@ pub(crate) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
 
 /// Loads the wanted messages, reading the record only if they are not in memory.
 pub(crate) fn hear(context: &mut Context, wanted: &Wanted) -> Result<(), Error> {
-    let history = match context.memory.heard.lacks(&context.state, wanted) {
-        true => Some(History::all_in(&context.repo, &context.plan.id, &context.id)?),
-        false => None,
+    let history = if context.memory.heard.lacks(&context.state, wanted) {
+        Some(History::all_in(&context.repo, &context.plan.id, &context.id)?)
+    } else {
+        None
     };
     context.memory.heard_mut().load(&context.repo, &context.state, wanted, history.as_ref())
 }

@@ -61,9 +61,10 @@ pub(crate) fn defer_end(context: &mut Context, ended: PendingRecord) {
 /// Writes the end of a node; the session branch, HEAD and index follow.
 fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
     let PendingRecord { writers, batch, branches, made, step } = ended;
-    let mut moves: Snapshot = match carries_turns(context) {
-        true => made.iter().map(|(repo, (commit, _))| (repo.clone(), *commit)).collect(),
-        false => Snapshot::new(),
+    let mut moves: Snapshot = if carries_turns(context) {
+        made.iter().map(|(repo, (commit, _))| (repo.clone(), *commit)).collect()
+    } else {
+        Snapshot::new()
     };
     moves.extend(step.iter().map(|step| (step.repo.clone(), step.commit)));
     write(context, writers, batch, &moves)?;

@@ -52,9 +52,10 @@ impl Wanted {
     /// What must be loaded before a node starts.
     pub(crate) fn by(engine: &Engine, plan: &SessionPlan, state: &State, node: &Node, thread: Option<&str>) -> Self {
         if engine.is_of_agent(node) {
-            let results = match is_told_of_the_run(plan, node) {
-                true => preamble::results(&plan.pipeline, state, thread),
-                false => Vec::new(),
+            let results = if is_told_of_the_run(plan, node) {
+                preamble::results(&plan.pipeline, state, thread)
+            } else {
+                Vec::new()
             };
             let answers = results.into_iter().map(|result| result.id).collect();
             return Self { answers, thread: thread.map(str::to_owned) };

@@ -73,9 +73,8 @@ impl Setup<'_> {
         if changed.is_empty() {
             return Ok(());
         }
-        let named = |(path, is_tracked): &(RepoPath, bool)| match is_tracked {
-            true => format!("`{path}` (tracked)"),
-            false => format!("`{path}`"),
+        let named = |(path, is_tracked): &(RepoPath, bool)| {
+            if *is_tracked { format!("`{path}` (tracked)") } else { format!("`{path}`") }
         };
         self.warnings.push(WarningCode::SetupChangedFiles.with(format!(
             "`worktrees.setup` changed files that git does not ignore: {}; they are not committed: ignore what is \

@@ -216,12 +216,11 @@ impl WorkBuilder<'_> {
         let fan_out = state.fan_out.clone().filter(|fan_out| fan_out.is_over);
         let candidates = fan_out.as_ref().map(judge::candidates).unwrap_or_default();
         let asks = rules.policy == FanInPolicy::Judge && candidates.len() > 1;
-        let judge = match asks {
-            true => {
-                let (work, asked) = (self.agent_work(known)?, judge::prompt(&self.plan.repos, state, &candidates)?);
-                Some(AgentWork { prompt: format!("{}\n\n{asked}", work.prompt), ..work })
-            }
-            false => None,
+        let judge = if asks {
+            let (work, asked) = (self.agent_work(known)?, judge::prompt(&self.plan.repos, state, &candidates)?);
+            Some(AgentWork { prompt: format!("{}\n\n{asked}", work.prompt), ..work })
+        } else {
+            None
         };
         let outcome = match (&node.fan_out, &fan_out) {
             (Some(rules), Some(fan_out)) => match route::verdict(rules, fan_out) {

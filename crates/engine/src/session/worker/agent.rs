@@ -32,10 +32,7 @@ use pleach_core::trailer::attribution;
 /// Asks for a readable verdict. A program has no memory, so it gets the whole prompt again.
 fn review_again(work: &AgentWork, answer: &str) -> String {
     let again = pleach_core::step::prompt::review_again();
-    match work.agent.can_continue() {
-        true => again,
-        false => format!("{}\n\nYour reply was:\n{answer}\n\n{again}", work.prompt),
-    }
+    if work.agent.can_continue() { again } else { format!("{}\n\nYour reply was:\n{answer}\n\n{again}", work.prompt) }
 }
 
 /// Whether an agent that changed nothing says that there was nothing to change.
@@ -156,9 +153,10 @@ pub(super) async fn agent(
     let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
     let outcome = worker.must_write(outcome, wrote || said_why);
     let outcome = worker.must_be_committed(outcome)?;
-    let outcome = match is_simulated {
-        true => outcome,
-        false => step::agent_step(worker, outcome, crashed, last_words(&spoken, &work), end),
+    let outcome = if is_simulated {
+        outcome
+    } else {
+        step::agent_step(worker, outcome, crashed, last_words(&spoken, &work), end)
     };
     if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
 }

@@ -104,10 +104,7 @@ async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Resu
     match work {
         Work::Wait(duration) => tokio::select! {
             () = tokio::time::sleep(duration) => Ok(Outcome::success()),
-            () = cancel.cancel.stopped() => match cancel.timed_out() {
-                true => Ok(worker.within_time(Outcome::success(), &cancel)),
-                false => Err(Stopped::Paused(PauseReason::Interrupted)),
-            },
+            () = cancel.cancel.stopped() => if cancel.timed_out() { Ok(worker.within_time(Outcome::success(), &cancel)) } else { Err(Stopped::Paused(PauseReason::Interrupted)) },
         },
         Work::Human(question) => human::ask(worker, &question, end).await,
         Work::Tool(command) => command::tool(worker, command, &cancel, end).await,

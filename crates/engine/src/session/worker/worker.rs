@@ -147,9 +147,10 @@ impl Worker {
         self.name_foreign(&trespass.foreign, &mut end.warnings);
         self.tie(&mut end.warnings)?;
         // The restored state differs from the one scanned.
-        match trespass.control.is_empty() {
-            true => self.workspace.keep_look(after),
-            false => self.workspace.forget_look(),
+        if trespass.control.is_empty() {
+            self.workspace.keep_look(after)
+        } else {
+            self.workspace.forget_look()
         }
         fail_if_trespassed(&trespass, result, end.step.as_mut())
     }

@@ -215,9 +215,10 @@ impl<'r> TaskStore<'r> {
         let text = text.ok_or_else(|| unreadable(format!("it has no {FILE}")))?;
         let task = AdHocTask::read(&text).map_err(|error| unreadable(error.to_string()))?;
         // Whoever made the ref by hand may have copied another one.
-        match name.strip_prefix(TASKS) == Some(task.id.as_str()) && task.id.is_ad_hoc() {
-            true => Ok(Some(StoredTask { task, tip })),
-            false => Err(unreadable(format!("it is about {}", task.id))),
+        if name.strip_prefix(TASKS) == Some(task.id.as_str()) && task.id.is_ad_hoc() {
+            Ok(Some(StoredTask { task, tip }))
+        } else {
+            Err(unreadable(format!("it is about {}", task.id)))
         }
     }
 }

@@ -28,12 +28,11 @@ impl RemoteUrl {
         {
             return Err("addresses that name a helper program (`NAME::…`) are not used".into());
         }
-        match is_local(text) {
-            true if !Path::new(text).is_absolute() => {
-                let path = normal_path(&base.join(text));
-                path.into_os_string().into_string().map(Self).map_err(|_| "its path is not UTF-8".into())
-            }
-            _ => Ok(Self(text.to_owned())),
+        if is_local(text) && !Path::new(text).is_absolute() {
+            let path = normal_path(&base.join(text));
+            path.into_os_string().into_string().map(Self).map_err(|_| "its path is not UTF-8".into())
+        } else {
+            Ok(Self(text.to_owned()))
         }
     }
 

@@ -193,10 +193,7 @@ impl Cache {
     /// Takes what another tree has, and leaves out of it what the rules say.
     pub fn turn_to(&mut self, entries: Vec<(BString, Option<CachedEntry>)>, rules: &SparseRules) -> Result<(), Error> {
         let there = entries.iter().filter_map(|(path, known)| Some((path.clone(), known.as_ref()?.mode)));
-        let left_out = match rules.is_empty() {
-            true => Vec::new(),
-            false => rules.leave_out(&there.collect::<Vec<_>>())?,
-        };
+        let left_out = if rules.is_empty() { Vec::new() } else { rules.leave_out(&there.collect::<Vec<_>>())? };
         self.apply(entries);
         if !left_out.is_empty() {
             let index = self.index();

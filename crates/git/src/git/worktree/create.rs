@@ -121,10 +121,8 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], marker:
         // By this git knows those that are as they should be.
         refresh(repo, path)?;
     }
-    let sparse: &[&str] = match rules.is_empty() {
-        true => &[],
-        false => &["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"],
-    };
+    let sparse: &[&str] =
+        if rules.is_empty() { &[] } else { &["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"] };
     let settings = ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"];
     let args = settings.iter().chain(sparse).chain(&["read-tree", "--reset", "-u", "-v", "HEAD"]);
     let progress = Arc::new(sink().at("write", git_dir)?);

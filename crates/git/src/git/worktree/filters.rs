@@ -102,9 +102,10 @@ impl Filters {
         if metadata.is_symlink() || links_are_files {
             return Mode::SYMLINK;
         }
-        let is_executable = match self.capabilities.executable_bit {
-            true => metadata.is_executable(),
-            false => recorded == Some(Mode::FILE_EXECUTABLE),
+        let is_executable = if self.capabilities.executable_bit {
+            metadata.is_executable()
+        } else {
+            recorded == Some(Mode::FILE_EXECUTABLE)
         };
         if is_executable { Mode::FILE_EXECUTABLE } else { Mode::FILE }
     }

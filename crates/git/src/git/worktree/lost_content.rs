@@ -56,12 +56,11 @@ pub fn collect_lost_content(worktree: &mut Worktree, writer: &mut Writer) -> Res
 impl LostContent {
     /// Refuses to go on without the files of a commit.
     pub(crate) fn refuse_lost(&self, commit: CommitId) -> Result<(), Error> {
-        match self.lost.is_empty() {
-            true => Ok(()),
-            false => {
-                let paths = listed(self.lost.iter().map(|path| format!("`{path}`")), NAMED);
-                Err(Error::FilesUnreadable { paths, commit })
-            }
+        if self.lost.is_empty() {
+            Ok(())
+        } else {
+            let paths = listed(self.lost.iter().map(|path| format!("`{path}`")), NAMED);
+            Err(Error::FilesUnreadable { paths, commit })
         }
     }
 }

@@ -80,9 +80,10 @@ impl SparseRules {
 
     pub fn write(&self, git_dir: &Path) -> Result<(), Error> {
         let (file, dir) = (git_dir.join(FILE), ConfinedDir::at(git_dir).at("open", git_dir)?);
-        match self.is_empty() {
-            true => dir.remove(FILE).at("remove", &file),
-            false => dir.write(FILE, &self.text()).at("write", &file),
+        if self.is_empty() {
+            dir.remove(FILE).at("remove", &file)
+        } else {
+            dir.write(FILE, &self.text()).at("write", &file)
         }
     }
 
@@ -94,10 +95,7 @@ impl SparseRules {
     /// All rules; the last one that fits a path counts.
     pub fn text(&self) -> Vec<u8> {
         let own = self.own.as_ref().map_or(&b"/*\n"[..], |(own, _)| own);
-        match self.added.is_empty() {
-            true => own.to_owned(),
-            false => [own, ADDED, &self.added].concat(),
-        }
+        if self.added.is_empty() { own.to_owned() } else { [own, ADDED, &self.added].concat() }
     }
 
     /// Marks what is left out of an index without such marks.

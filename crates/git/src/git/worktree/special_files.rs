@@ -223,18 +223,13 @@ pub(super) fn special_files_of(git: &Path) -> Vec<PathBuf> {
     if is_special(git) {
         return vec![git.to_owned()];
     }
-    let dir = match git.is_dir() {
-        true => git.to_owned(),
-        false => {
-            let line = git
-                .canonicalize()
-                .and_then(|git| confined_fs::read(&git, FEW_LINES))
-                .ok()
-                .flatten()
-                .unwrap_or_default();
-            let Some(target) = line.strip_prefix(b"gitdir:") else { return Vec::new() };
-            git.with_file_name(std::ffi::OsStr::from_bytes(target.trim_ascii()))
-        }
+    let dir = if git.is_dir() {
+        git.to_owned()
+    } else {
+        let line =
+            git.canonicalize().and_then(|git| confined_fs::read(&git, FEW_LINES)).ok().flatten().unwrap_or_default();
+        let Some(target) = line.strip_prefix(b"gitdir:") else { return Vec::new() };
+        git.with_file_name(std::ffi::OsStr::from_bytes(target.trim_ascii()))
     };
     let mut found: Vec<PathBuf> =
         REPOSITORY.iter().map(|name| dir.join(name)).filter(|file| is_special(file)).collect();
@@ -268,8 +263,5 @@ pub(super) fn has_special_files_below(directory: &Path) -> bool {
 
 /// A path in a directory, which is empty for the root.
 fn inside(directory: &BStr, name: &[u8]) -> BString {
-    match directory.is_empty() {
-        true => name.into(),
-        false => [directory.as_bytes(), b"/", name].concat().into(),
-    }
+    if directory.is_empty() { name.into() } else { [directory.as_bytes(), b"/", name].concat().into() }
 }

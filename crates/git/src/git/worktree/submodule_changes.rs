@@ -203,9 +203,10 @@ fn open_submodule(worktree: &Worktree, link: &BString) -> Result<gix::Repository
 
 /// Opens the repository of a submodule without its files.
 fn open_store(worktree: &Worktree, git_dir: &Path) -> Result<gix::Repository, Error> {
-    match special_files_of(git_dir).is_empty() {
-        true => Ok(open_with(git_dir, worktree.repo.shared.config.clone())?.to_thread_local()),
-        false => Err(Error::NotARepository { path: git_dir.to_owned() }),
+    if special_files_of(git_dir).is_empty() {
+        Ok(open_with(git_dir, worktree.repo.shared.config.clone())?.to_thread_local())
+    } else {
+        Err(Error::NotARepository { path: git_dir.to_owned() })
     }
 }
 
@@ -264,12 +265,11 @@ fn stores(git_dir: &Path, deepest: usize) -> Vec<(BString, PathBuf)> {
             };
             let joint: &[u8] = if name.is_empty() { b"" } else { b"/" };
             let name = BString::from([name.as_bytes(), joint, part.as_encoded_bytes()].concat());
-            match place.join("HEAD").symlink_metadata().is_ok() {
-                true => {
-                    waiting.push((name.clone(), place.join("modules"), left));
-                    found.push((name, place));
-                }
-                false => waiting.push((name, place, left)),
+            if place.join("HEAD").symlink_metadata().is_ok() {
+                waiting.push((name.clone(), place.join("modules"), left));
+                found.push((name, place));
+            } else {
+                waiting.push((name, place, left))
             }
         }
     }

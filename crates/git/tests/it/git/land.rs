@@ -958,9 +958,10 @@ fn uncommitted_submodule_files_stay_when_the_link_goes() {
         let world = new(cases[0]);
         fs::rename(world.sandbox.path("repo/deep/sub"), world.sandbox.path("aside")).unwrap();
         world.sandbox.write("repo/deep/sub", content);
-        match lands {
-            true => world.land().unwrap(),
-            false => assert_eq!(refused(world.land()), ["deep/sub"]),
+        if lands {
+            world.land().unwrap()
+        } else {
+            assert_eq!(refused(world.land()), ["deep/sub"])
         }
         assert_eq!(world.read("repo/deep/sub"), content);
     }

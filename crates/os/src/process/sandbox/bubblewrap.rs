@@ -29,10 +29,7 @@ pub fn works(program: &Path) -> Result<(), String> {
     let command =
         Blocking { program: program.clone(), args: args.to_vec(), cwd: PathBuf::from("/"), ..Blocking::default() };
     let output = run_blocking(&command).map_err(|error| error.to_string())?;
-    match output.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-    }
+    if output.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
 /// A mount over a hidden path. The path contains no links.
@@ -54,9 +51,8 @@ impl Mask {
 
 /// The mounts that hide these paths. A path that does not exist cannot be mounted over.
 pub(super) fn masks(hide: &[PathBuf]) -> Vec<Mask> {
-    let there = hide::real(hide).into_iter().filter_map(|path| match path.symlink_metadata().ok()?.is_dir() {
-        true => Some(Mask::Directory(path)),
-        false => Some(Mask::File(path)),
+    let there = hide::real(hide).into_iter().filter_map(|path| {
+        if path.symlink_metadata().ok()?.is_dir() { Some(Mask::Directory(path)) } else { Some(Mask::File(path)) }
     });
     there.collect()
 }

@@ -74,9 +74,10 @@ pub fn choose(
     }
     let policy = SandboxPolicy::new(settings, environment, by);
     if settings.mode == SandboxMode::Required && !policy.limits_agents() {
-        let why = match policy.by.filters {
-            true => "restricting agents to their model needs Linux 6.7 or newer",
-            false => "agents cannot be restricted to their model: seccomp is not available here",
+        let why = if policy.by.filters {
+            "restricting agents to their model needs Linux 6.7 or newer"
+        } else {
+            "agents cannot be restricted to their model: seccomp is not available here"
         };
         return Err(SandboxUnavailable(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
     }

@@ -52,9 +52,10 @@ pub fn refusals(sandbox: &Sandbox, text: &str, cwd: &Path) -> Refusals {
         }
         // If the user cannot write it either, it was not the sandbox that refused.
         if !is_open && access(&real, Access::WRITE_OK).is_ok() {
-            match is_of_git(sandbox, &real) || is_of_git(sandbox, &path) {
-                true => drop(refused.of_git.insert(path)),
-                false => drop(refused.paths.insert((path.clone(), there.to_owned()))),
+            if is_of_git(sandbox, &real) || is_of_git(sandbox, &path) {
+                refused.of_git.insert(path);
+            } else {
+                refused.paths.insert((path.clone(), there.to_owned()));
             }
         }
     }

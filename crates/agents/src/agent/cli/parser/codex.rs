@@ -105,9 +105,10 @@ impl StreamParser for Codex {
             "turn.failed" => {
                 self.close(events);
                 let failure = AgentFailure::of(message(text(&event["error"], "message")), None);
-                let failure = match text(&event["error"], "message").contains("invalid_request_error") {
-                    true => AgentFailure { kind: AgentFailureKind::Terminal, ..failure },
-                    false => failure,
+                let failure = if text(&event["error"], "message").contains("invalid_request_error") {
+                    AgentFailure { kind: AgentFailureKind::Terminal, ..failure }
+                } else {
+                    failure
                 };
                 events.push(StreamEvent::Result(Claim { text: String::new(), failure: Some(failure) }));
             }
