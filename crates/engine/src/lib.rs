@@ -1,5 +1,15 @@
-//! The engine, in nine rooms. A room sees only those before it, in the order of `ORDER` in
-//! `crates/pleach/tests/it/structure.rs`.
+//! The engine: trust, and nine rooms that use each other in this order.
+//!
+//! - [`trust`]: what needs approval before a repository is worked with.
+//! - [`merging`]: how two sides of a merge become one.
+//! - [`env`]: what runs share, and whom they may ask.
+//! - [`push`]: pushes sessions to remotes.
+//! - [`view`]: reads sessions.
+//! - [`keep`]: worktrees that nobody needs any more.
+//! - [`session`]: runs a pipeline on a branch.
+//! - [`landing`]: the merge queue.
+//! - [`tree`]: runs the tasks of a tree.
+//! - [`retention`]: what may go, and its removal.
 //!
 //! Only the crate `pleach` is an interface: what is public here is so for its siblings.
 
