@@ -1,7 +1,7 @@
 //! What needs approval before a repository is worked with. These are commands it supplies, files its agents obey, and
 //! settings of it that could send keys elsewhere.
 //!
-//! This only finds it; [`crate::env::Truster`] asks for the approval.
+//! This only finds it; [`crate::env::Truster`] asks for the approval. Sees none of the rooms. Begin with `scope`.
 
 mod agent_files;
 mod files;
