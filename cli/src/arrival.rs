@@ -38,12 +38,12 @@ pub fn arrive(globals: &Globals, address: &str, given: &str) -> Result<SessionId
     let records = &sessions[&id];
     let place = if is_empty(&globals.dir) {
         // Whatever lies around it is none of the session's.
-        let repo = clone_here(globals, &local, &remote, (&id, records))?;
+        let repo = clone_here(globals, &local, &remote, &id, records)?;
         Place::find(&repo, None, &settings::load_for(globals, &globals.dir)?)?
     } else {
         let place = Place::find(&globals.dir, None, &local)
             .map_err(|failure| failure.hint("a session is brought into its workspace, or into an empty directory"))?;
-        bring(&place.repo, &remote, (&id, records), None)?;
+        bring(&place.repo, &remote, &id, records, None)?;
         place
     };
     bring_others(globals, &place, &id)?;
@@ -86,17 +86,18 @@ const RECORDS_LOOKED_AT: [u32; 2] = [64, 4096];
 fn recorded_depth(
     local: &Settings,
     remote: &RemoteUrl,
-    session: (&SessionId, &RemoteRecords),
+    id: &SessionId,
+    records: &RemoteRecords,
     path: &Path,
 ) -> Option<RecordedDepth> {
-    RECORDS_LOOKED_AT.into_iter().find_map(|records| {
-        let repo = remote::bring_records_apart(path, remote, session, records, &local.own_environment).ok()?;
-        let started = History::newest(&repo, session.0).ok()?.started;
+    RECORDS_LOOKED_AT.into_iter().find_map(|depth| {
+        let repo = remote::bring_records_apart(path, remote, id, records, depth, &local.own_environment).ok()?;
+        let started = History::newest(&repo, id).ok()?.started;
         let name = started.record_repo();
         let clone = started.config.pointer(&format!("/workspace/repos/{name}/clone_depth")).and_then(Value::as_u64);
         Some(clone.map(|clone| RecordedDepth {
             clone: u32::try_from(clone).unwrap_or(u32::MAX),
-            records,
+            records: depth,
             base: started.base.get(name).copied(),
         }))
     })?
@@ -105,10 +106,11 @@ fn recorded_depth(
 fn bring(
     repo: &Repo,
     remote: &RemoteUrl,
-    (id, records): (&SessionId, &RemoteRecords),
+    id: &SessionId,
+    records: &RemoteRecords,
     depth: Option<u32>,
 ) -> Result<(), Failure> {
-    match remote::bring_records(repo, remote, (id, records), depth, &Cancel::never()) {
+    match remote::bring_records(repo, remote, id, records, depth, &Cancel::never()) {
         Ok(BroughtRecords::Diverged) => Err(Failure::new(
             Code::ContinuedElsewhere,
             format!("session {id} was continued here and elsewhere: {remote} has records that are not from here"),
@@ -126,14 +128,15 @@ fn clone_here(
     globals: &Globals,
     local: &Settings,
     remote: &RemoteUrl,
-    session: (&SessionId, &RemoteRecords),
+    id: &SessionId,
+    records: &RemoteRecords,
 ) -> Result<PathBuf, Failure> {
     let dir = &globals.dir;
     let io = |doing: &str, path: &Path, error: &std::io::Error| {
         Failure::new(Code::CloneFailed, format!("cannot {doing} `{}`", path.display())).because(error)
     };
     // Its name is in its record.
-    let unnamed = dir.join(format!(".pleach-{}", session.0));
+    let unnamed = dir.join(format!(".pleach-{id}"));
     let remove = |path: &Path| {
         if path.exists() { std::fs::remove_dir_all(path).map_err(|error| io("remove", path, &error)) } else { Ok(()) }
     };
@@ -141,7 +144,7 @@ fn clone_here(
     if globals.verbosity >= 0 && !globals.json {
         say!("cloning {remote}");
     }
-    let depth = recorded_depth(local, remote, session, &unnamed);
+    let depth = recorded_depth(local, remote, id, records, &unnamed);
     remove(&unnamed)?;
     let request = CloneRequest { remote, path: &unnamed, depth: depth.as_ref().map(|depth| depth.clone) };
     remote::clone(&request, &local.own_environment, &Cancel::never()).map_err(|error| {
@@ -153,8 +156,8 @@ fn clone_here(
         // Without the commit it was started from, all of its history would come with the records.
         let lacks_base = |depth: &RecordedDepth| depth.base.is_some_and(|base| repo.commit(base).is_err());
         let reach = depth.filter(lacks_base).map(|depth| depth.records.saturating_add(depth.clone));
-        bring(&repo, remote, session, reach)?;
-        History::newest(&repo, session.0).map_err(|error| of_engine(&error.into()))?.started
+        bring(&repo, remote, id, records, reach)?;
+        History::newest(&repo, id).map_err(|error| of_engine(&error.into()))?.started
     };
     let name = started.record_repo();
     let place = dir.join(relative(&started, name));
@@ -173,7 +176,7 @@ fn clone_here(
         let file = dir.join(PROJECT_FILES[0]);
         std::fs::write(&file, text).map_err(|error| io("write", &file, &error))?;
         if globals.verbosity >= 0 && !globals.json {
-            say!("wrote {} with the workspace of session {}", PROJECT_FILES[0], session.0);
+            say!("wrote {} with the workspace of session {}", PROJECT_FILES[0], id);
         }
     }
     Ok(place)

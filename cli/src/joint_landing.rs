@@ -71,17 +71,17 @@ pub fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Ve
     }
     let mut parts = Vec::new();
     for place in places.all() {
-        let Some(of) = summary.in_repo(&place.name).filter(RepoWork::has_changed) else { continue };
-        parts.push(part(id, place, &of, targets)?);
+        let Some(repo_work) = summary.in_repo(&place.name).filter(RepoWork::has_changed) else { continue };
+        parts.push(part(id, place, &repo_work, targets)?);
     }
     parts.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(parts)
 }
 
-fn part(id: &SessionId, place: &Place, of: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
+fn part(id: &SessionId, place: &Place, repo_work: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
     let name = &place.name;
     let target = match targets {
-        Targets::Started => of.target,
+        Targets::Started => repo_work.target,
         Targets::One(target) => Some(target),
         Targets::Named(targets) => targets.get(name),
     };
@@ -98,14 +98,14 @@ fn part(id: &SessionId, place: &Place, of: &RepoWork<'_>, targets: &Targets) -> 
         .hint("`--into BRANCH` names the branch to land on"));
     };
     // Somebody may have gone on with the branch, for one to resolve a conflict.
-    let at = of.branch_at(&place.repo).map_err(|error| of_engine(&error))?;
-    let work = of.work.expect("something was changed");
+    let at = repo_work.branch_at(&place.repo).map_err(|error| of_engine(&error))?;
+    let work = repo_work.work.expect("something was changed");
     let goes_on = |at| place.repo.history().is_ancestor(work, at).map_err(|error| of_git(&error));
     let head = match at {
         Some(at) if goes_on(at)? => at,
         _ => work,
     };
-    Ok(JointPart { name: name.clone(), branch: of.branch.clone(), head, target: target.clone() })
+    Ok(JointPart { name: name.clone(), branch: repo_work.branch.clone(), head, target: target.clone() })
 }
 
 pub fn part_json(part: &JointPart) -> Value {
@@ -125,20 +125,20 @@ pub fn land_all(
     let scope = TrustScope { repo, resolved, environment, state_dir };
     let truster = TerminalTruster::of(globals, settings, repo.common_dir());
     for part in &parts {
-        let of = places.all().find(|place| place.name == part.name).map_or(repo, |place| &place.repo);
-        let queue = MergeQueue::read(of, &part.target).map_err(|error| of_queue(&error))?;
+        let part_repo = places.all().find(|place| place.name == part.name).map_or(repo, |place| &place.repo);
+        let queue = MergeQueue::read(part_repo, &part.target).map_err(|error| of_queue(&error))?;
         truster.require(queue_to_trust(&scope, &queue))?;
     }
     let built = build(globals, settings, &resolved.config, Answers::default())?;
     let queue = queue_settings(settings, &places.record);
-    let told = LandMessage { globals, id, parts: parts.clone(), places };
+    let message = LandMessage { globals, id, parts: parts.clone(), places };
     let outcome = block_on(built.stopped_by(), async {
         let opened = tokio::task::block_in_place(|| {
             JointLanding::open(built.engine.clone(), places.repos(), id.clone(), parts, queue)
         });
         opened.map_err(|error| of_queue(&error))?.land().await.map_err(|error| of_queue(&error))
     })?;
-    told.end(outcome)
+    message.end(outcome)
 }
 
 /// What is said of a landing of several repositories.
@@ -325,7 +325,8 @@ fn land_one_queued(ground: &MergeGround<'_>, landing: &QueuedLanding) -> Result<
 
 /// Puts a session over several repositories into the queues of its targets.
 pub fn enqueue_all(
-    (globals, redactor): (&Globals, &Redactor),
+    globals: &Globals,
+    redactor: &Redactor,
     places: &Places,
     summary: &Summary,
     into: Option<&BranchName>,

@@ -74,11 +74,11 @@ impl Place {
     fn asked(path: PathBuf, configured: Option<Configured<'_>>, settings: &Settings) -> Result<Self, Failure> {
         let repo = Self::open(&path, settings)?;
         let repos = &settings.resolved.config.workspace.repos;
-        let is_it = |(_, of): &Configured<'_>| {
-            let of = of.path.as_ref().and_then(|path| path.canonicalize().ok());
-            of.is_some() && of == repo.workdir().and_then(|dir| dir.canonicalize().ok())
+        let is_at_path = |(_, of): &Configured<'_>| {
+            let configured_dir = of.path.as_ref().and_then(|path| path.canonicalize().ok());
+            configured_dir.is_some() && configured_dir == repo.workdir().and_then(|dir| dir.canonicalize().ok())
         };
-        let found = repos.iter().find(is_it).or(configured.filter(|_| repos.len() == 1));
+        let found = repos.iter().find(is_at_path).or(configured.filter(|_| repos.len() == 1));
         Ok(found.map_or_else(|| Self::unnamed(repo.clone()), |found| Self::of(repo.clone(), found)))
     }
 
@@ -197,7 +197,7 @@ impl Places {
     /// The open repositories of a session.
     pub fn repos(&self) -> SessionRepos {
         let open = |place: &Place| (place.name.clone(), place.repo.clone());
-        SessionRepos::new(open(&self.record), self.others.iter().map(open))
+        SessionRepos::new(self.record.name.clone(), self.record.repo.clone(), self.others.iter().map(open))
     }
 
     /// Two names for one repository would be two branches that both want its files.

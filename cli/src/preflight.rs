@@ -39,7 +39,7 @@ pub fn warn_of_red_target(settings: &Settings, place: &Place, target: &BranchNam
     let timeouts = BTreeSet::from([config.merge.test_timeout, config.tree.test_timeout]);
     let known = |timeout| {
         let test = EntryTest { command: command.to_owned(), timeout };
-        known_tip_test(&place.repo, (target, commit), &test, &queue).ok().flatten()
+        known_tip_test(&place.repo, target, commit, &test, &queue).ok().flatten()
     };
     if let Some(red) = timeouts.into_iter().find_map(known).filter(|known| !known.passed) {
         warning!(TargetRed, "`{command}` already fails on `{target}` ({}), before anything is changed", red.exit);

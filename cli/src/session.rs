@@ -256,9 +256,9 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
 pub async fn run_to_end(globals: &Globals, session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    let hear = |told: &Notification| {
-        protection.hear(globals, &told.recorded.event);
-        progress.event(told);
+    let hear = |notification: &Notification| {
+        protection.hear(globals, &notification.recorded.event);
+        progress.event(notification);
     };
     let (session, ended) = spawn_session(session).follow(hear).await;
     progress.finish();

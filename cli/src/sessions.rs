@@ -51,7 +51,7 @@ impl SessionGround {
                 None
             }
         });
-        SessionRepos::new((started.record_repo().clone(), self.place.repo.clone()), others)
+        SessionRepos::new(started.record_repo().clone(), self.place.repo.clone(), others)
     }
 
     /// The other repositories of the workspace that are there.
@@ -66,7 +66,7 @@ impl SessionGround {
             Ok(history) => self.repos(&history.started),
             Err(_) => {
                 let others = self.others().into_iter().map(|place| (place.name, place.repo));
-                SessionRepos::new((self.place.name.clone(), self.place.repo.clone()), others)
+                SessionRepos::new(self.place.name.clone(), self.place.repo.clone(), others)
             }
         }
     }
@@ -74,25 +74,39 @@ impl SessionGround {
 
 /// The session an id, or the beginning of one, names.
 pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
-    resolve_session(repo, given).map_err(|error| {
-        let code = match &error {
-            NoSession::Ambiguous { .. } => Code::SessionAmbiguous,
-            NoSession::Unknown { .. } | NoSession::Record(_) => Code::NoSuchSession,
-        };
-        let failure = Failure::new(code, error.to_string());
-        match &error {
-            NoSession::Record(error) => of_record(error),
-            NoSession::Ambiguous { .. } => failure.hint("give more of its id"),
-            NoSession::Unknown { known, .. } if known.is_empty() => {
-                failure.hint("there is none yet; `pleach run FILE.dot` starts one")
-            }
-            NoSession::Unknown { known, .. } => {
-                let named: Vec<&str> = known.iter().take(NAMED).map(SessionId::as_str).collect();
-                let more = if known.len() > NAMED { ", …" } else { "" };
-                failure.hint(format!("there are: {}{more}; `pleach status` shows them", named.join(", ")))
-            }
+    resolve_session(repo, given).map_err(|error| no_session(&error))
+}
+
+/// The failure where an id names no session, or several.
+pub fn no_session(error: &NoSession) -> Failure {
+    let code = match error {
+        NoSession::Ambiguous { .. } => Code::SessionAmbiguous,
+        NoSession::Unknown { .. } | NoSession::Record(_) => Code::NoSuchSession,
+    };
+    let failure = Failure::new(code, error.to_string());
+    match error {
+        NoSession::Record(error) => of_record(error),
+        NoSession::Ambiguous { .. } => failure.hint("give more of its id"),
+        NoSession::Unknown { known, .. } if known.is_empty() => {
+            failure.hint("there is none yet; `pleach run FILE.dot` starts one")
         }
-    })
+        NoSession::Unknown { known, .. } => {
+            let named: Vec<&str> = known.iter().take(NAMED).map(SessionId::as_str).collect();
+            let more = if known.len() > NAMED { ", …" } else { "" };
+            failure.hint(format!("there are: {}{more}; `pleach status` shows them", named.join(", ")))
+        }
+    }
+}
+
+/// The failure where an id that could be a task's or a session's names neither, or several sessions.
+pub fn no_task_or_session(error: &NoSession) -> Failure {
+    let failure = no_session(error);
+    match error {
+        NoSession::Unknown { given, .. } => {
+            Failure { message: format!("there is no task and no session `{given}` in this repository"), ..failure }
+        }
+        NoSession::Ambiguous { .. } | NoSession::Record(_) => failure,
+    }
 }
 
 /// Which sessions a command is for.

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 pub fn named_task(settings: &Settings, place: &Place, given: &str) -> Result<Option<TaskView>, Failure> {
     let (tasks, _) = TaskStore::new(&place.repo).all().map_err(|error| of_store(&error))?;
     let base = settings.resolved.config.tree.base_branch.as_ref();
-    let views = view_tasks(&place.repo, tasks, (&place.branch_prefix, base)).map_err(|error| of_tree(&error))?;
+    let views = view_tasks(&place.repo, tasks, &place.branch_prefix, base).map_err(|error| of_tree(&error))?;
     let is_branch = |view: &TaskView| view.branch.as_ref().is_some_and(|(branch, _)| branch.as_str() == given);
     Ok(views.into_iter().find(|view| view.task.id.as_str() == given || is_branch(view)))
 }

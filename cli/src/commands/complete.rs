@@ -62,8 +62,8 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
     if wanted.tasks {
         let ground = TreeContext::find(&globals)?;
         let (trees, _) = ground.trees(None, &mut ground.reader())?;
-        for grown in &trees {
-            let (tree, progress) = (&grown.file.tree, &grown.progress);
+        for with_progress in &trees {
+            let (tree, progress) = (&with_progress.file.tree, &with_progress.progress);
             for task in tree.order() {
                 let name = tree.node(task).map(|node| pleach_core::step::shown_name(&node.name)).unwrap_or_default();
                 out.line(format!("{task}\t{name}, {}", progress.task(task).status.as_str()))?;

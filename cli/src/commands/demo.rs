@@ -114,10 +114,10 @@ fn work_tree(demo: &DemoRepository<'_>) -> Result<Exit, Failure> {
     let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All { keep_going: false })?;
     if !globals.json {
         let ground = TreeContext::find(&globals)?;
-        let (grown, _) = ground.trees(None, &mut ground.reader())?;
-        for grown in &grown {
+        let (trees, _) = ground.trees(None, &mut ground.reader())?;
+        for tree in &trees {
             let (target, running) = (ground.target.as_str(), Default::default());
-            let shown = TreeView { grown, target, limits: &ground.limits, whole: true, running };
+            let shown = TreeView { tree, target, limits: &ground.limits, whole: true, running };
             out.line(format!("\n{}", shown.text().trim_end()))?;
         }
     }

@@ -47,7 +47,7 @@ pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let mut changes = Vec::new();
     for (name, repo) in repos.iter() {
         if let (Some(base), Some(work)) = (base.get(name), work.get(name)) {
-            changes.push(RepoChange::read((name, repo), (*base, *work), args.stat, globals.json)?);
+            changes.push(RepoChange::read(name, repo, *base, *work, args.stat, globals.json)?);
         }
     }
     let mut out = Out::new();
@@ -86,8 +86,10 @@ struct RepoChange<'a> {
 
 impl<'a> RepoChange<'a> {
     fn read(
-        (name, repo): (&'a RepoName, &Repo),
-        (base, work): (CommitId, CommitId),
+        name: &'a RepoName,
+        repo: &Repo,
+        base: CommitId,
+        work: CommitId,
         only_stat: bool,
         json: bool,
     ) -> Result<Self, Failure> {

@@ -126,9 +126,10 @@ fn first_test(globals: &Globals, root: &Path, proposal: &Proposal<'_>) -> Result
         }
     }
     let built = build(globals, &settings, &settings.resolved.config, Answers::default())?;
-    let at = ((place.repo, place.name), (target.clone(), commit));
     let ran = block_on(built.stopped_by(), async {
-        Ok(run_tip_test(built.engine.clone(), at.0, at.1, &test, &queue).await.map_err(|error| of_queue(&error)))
+        let (engine, tip) = (built.engine.clone(), target.clone());
+        let ran = run_tip_test(engine, place.repo, place.name, tip, commit, &test, &queue).await;
+        Ok(ran.map_err(|error| of_queue(&error)))
     })?;
     // The file is written, whatever keeps its test from running.
     let ran = ran.unwrap_or_else(|failure| {
@@ -161,8 +162,8 @@ fn look(globals: &Globals, root: &Path) -> Result<Survey, Failure> {
 
 /// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    made.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))
 }
 
 /// The spawner.
@@ -311,8 +312,8 @@ fn agreed() -> Result<bool, Failure> {
 
 fn write(root: &Path, text: &str) -> Result<(), Failure> {
     let path = root.join(PROJECT_FILES[0]);
-    let made = OpenOptions::new().write(true).create_new(true).open(&path);
-    made.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
+    let opened = OpenOptions::new().write(true).create_new(true).open(&path);
+    opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
         let exists = error.kind() == ErrorKind::AlreadyExists;
         let code = if exists { Code::SettingsExist } else { Code::OutputUnwritable };
         Failure::new(code, format!("cannot write {}", path.display())).because(&error)

@@ -45,16 +45,16 @@ pub struct InspectArgs {
 
 pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
     let ground = TreeContext::for_task(globals, Some(&args.task))?;
-    let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
-    show(globals, &ground, &grown, &args.task)?;
+    let tree = ground.tree_of(args.tree.as_deref(), &args.task)?;
+    show(globals, &ground, &tree, &args.task)?;
     Ok(Exit::Done)
 }
 
 /// Shows a task of a tree.
-pub fn show(globals: &Globals, ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
-    let there = ground.at_task(grown, task);
-    let (ground, grown) = there.as_ref().map_or((ground, grown), |(ground, grown)| (ground, grown));
-    let seen = TaskView::of(ground, grown, task)?;
+pub fn show(globals: &Globals, ground: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
+    let there = ground.at_task(tree, task);
+    let (ground, tree) = there.as_ref().map_or((ground, tree), |(ground, tree)| (ground, tree));
+    let seen = TaskView::of(ground, tree, task)?;
     let mut out = Out::new();
     if globals.json {
         return out.json(&seen.json(ground)?);
@@ -66,7 +66,7 @@ pub fn show(globals: &Globals, ground: &TreeContext, grown: &TreeWithProgress, t
 
 /// A task and all that is known of it.
 struct TaskView<'a> {
-    grown: &'a TreeWithProgress,
+    tree: &'a TreeWithProgress,
     task: &'a TaskId,
     state: &'a TaskState,
     /// Its branch, where there is one.
@@ -78,31 +78,28 @@ struct TaskView<'a> {
 }
 
 impl<'a> TaskView<'a> {
-    fn of(ground: &TreeContext, grown: &'a TreeWithProgress, task: &'a TaskId) -> Result<Self, Failure> {
+    fn of(ground: &TreeContext, tree: &'a TreeWithProgress, task: &'a TaskId) -> Result<Self, Failure> {
         let repo = &ground.place.repo;
-        let state = grown.progress.task(task);
-        let branch = own_branch(ground, grown, task)?;
+        let state = tree.progress.task(task);
+        let branch = own_branch(ground, tree, task)?;
         let logs = logs(repo, state).map_err(|error| of_git(&error))?;
-        let feedback = if grown.node(task).is_leaf() {
-            feedback(ground, grown, state)
-        } else {
-            gate_feedback(ground, grown, task)
-        };
+        let feedback =
+            if tree.node(task).is_leaf() { feedback(ground, tree, state) } else { gate_feedback(ground, tree, task) };
         let (open, _) = View::open(repo).map_err(|error| of_engine(&error))?;
         let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
-        let running = running(sessions, &ground.target, &grown.file.name).remove(task);
-        Ok(Self { grown, task, state, branch, feedback, running, logs })
+        let running = running(sessions, &ground.target, &tree.file.name).remove(task);
+        Ok(Self { tree, task, state, branch, feedback, running, logs })
     }
 
     fn fields(&self, ground: &TreeContext) -> Vec<(&'static str, String)> {
-        let node = self.grown.node(self.task);
+        let node = self.tree.node(self.task);
         let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
-        fields.push(("tree", format!("{} on {}", self.grown.file.name.for_task(self.task), ground.target)));
-        fields.extend(self.grown.repo_of(self.task).map(|repo| ("repo", repo.to_string())));
+        fields.push(("tree", format!("{} on {}", self.tree.file.name.for_task(self.task), ground.target)));
+        fields.extend(self.tree.repo_of(self.task).map(|repo| ("repo", repo.to_string())));
         if let Some(parent) = &node.parent {
             fields.push(("part of", parent.to_string()));
         }
-        let waits = self.grown.file.tree.dependencies(self.task);
+        let waits = self.tree.file.tree.dependencies(self.task);
         if !waits.is_empty() {
             fields.push(("depends on", pleach_core::text::listed(waits, 20)));
         }
@@ -113,11 +110,11 @@ impl<'a> TaskView<'a> {
             fields.push(("standing", self.gate()));
         }
         fields.extend(self.running.iter().map(|running| ("now", running.words())));
-        let touches = self.grown.file.tree.touches(self.task);
+        let touches = self.tree.file.tree.touches(self.task);
         if !touches.is_empty() {
             fields.push(("touches", pleach_core::text::listed(touches, 20)));
         }
-        if self.grown.progress.cut_off {
+        if self.tree.progress.cut_off {
             fields.push(("history", CUT_OFF.to_owned()));
         }
         if let Some(branch) = &self.branch {
@@ -135,16 +132,16 @@ impl<'a> TaskView<'a> {
 
     /// The tasks of an inner node that are not done, with where they are, and how many tasks it has.
     fn not_done(&self) -> (Vec<(&TaskId, &TaskState)>, usize) {
-        let leaves = self.grown.file.tree.leaves_below(self.task);
+        let leaves = self.tree.file.tree.leaves_below(self.task);
         let all = leaves.len();
-        let states = leaves.into_iter().map(|leaf| (leaf, self.grown.progress.task(leaf)));
+        let states = leaves.into_iter().map(|leaf| (leaf, self.tree.progress.task(leaf)));
         let is_done = |state: &TaskState| state.status == TaskStatus::Complete && state.landed;
         (states.filter(|(_, state)| !is_done(state)).collect(), all)
     }
 
     /// Whether the tests of an inner node pass; none when it has none.
     fn tests(&self) -> Option<&'static str> {
-        gate(&self.grown.file.tree, &self.grown.progress, self.task)
+        gate(&self.tree.file.tree, &self.tree.progress, self.task)
     }
 
     /// The test results of an inner node.
@@ -165,7 +162,7 @@ impl<'a> TaskView<'a> {
         };
         let not_done = not_done.into_iter().map(|(task, state)| json!({"id": task, "status": state.status.as_str()}));
         document["not_done"] = not_done.collect();
-        let runs = self.grown.progress.gate(self.task, self.grown.file.tree.leaves_below(self.task)).runs;
+        let runs = self.tree.progress.gate(self.task, self.tree.file.tree.leaves_below(self.task)).runs;
         document["status"] = json!(status.as_str());
         document["tests"] = json!(self.tests());
         (document["attempts"], document["in_budget"]) = (json!(runs), json!(runs));
@@ -175,12 +172,12 @@ impl<'a> TaskView<'a> {
     fn unfinished_tasks(&self, ground: &TreeContext) -> String {
         let (mut not_done, _) = self.not_done();
         not_done.sort_by_key(|(_, state)| state.status != TaskStatus::Failed);
-        if self.grown.node(self.task).is_leaf() || not_done.is_empty() {
+        if self.tree.node(self.task).is_leaf() || not_done.is_empty() {
             return String::new();
         }
         let mut text = "\nNot done of it:\n".to_owned();
         for (task, state) in not_done.iter().take(MOST) {
-            let name = shorten(&shown_name(&self.grown.node(task).name), NAME);
+            let name = shorten(&shown_name(&self.tree.node(task).name), NAME);
             text.push_str(&format!("  {task} {name}: {}\n", standing(state, &ground.limits)));
         }
         if not_done.len() > MOST {
@@ -191,11 +188,11 @@ impl<'a> TaskView<'a> {
 
     fn text(&self, ground: &TreeContext) -> Result<String, Failure> {
         let mut text = self.unfinished_tasks(ground);
-        if !self.grown.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
+        if !self.tree.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
             return Ok(text);
         }
         if self.state.steps.is_empty() {
-            text.push_str(if self.grown.progress.cut_off {
+            text.push_str(if self.tree.progress.cut_off {
                 "\nNo steps in the history of this shallow clone.\n"
             } else {
                 "\nNo steps yet.\n"
@@ -222,7 +219,7 @@ impl<'a> TaskView<'a> {
         }
         if !self.feedback.is_empty() {
             let who =
-                if self.grown.node(self.task).is_leaf() { "the next attempt" } else { "a task of it that is reset" };
+                if self.tree.node(self.task).is_leaf() { "the next attempt" } else { "a task of it that is reset" };
             text.push_str(&format!("\nFeedback for {who}:\n"));
             for feedback in &self.feedback {
                 text.push_str(&format!("  {}\n{}\n", what_failed(feedback), indented(&indented(&feedback.text))));
@@ -239,22 +236,22 @@ impl<'a> TaskView<'a> {
     }
 
     fn json(&self, ground: &TreeContext) -> Result<Value, Failure> {
-        let node = self.grown.node(self.task);
+        let node = self.tree.node(self.task);
         let repo = &ground.place.repo;
-        let mut document = task_json(node, &self.grown.file.tree, &self.grown.progress);
+        let mut document = task_json(node, &self.tree.file.tree, &self.tree.progress);
         let steps = self.state.steps.iter().map(|found| step_json(repo, found)).collect::<Result<Vec<_>, _>>()?;
         let test_timeout = Duration::from_secs(ground.settings.resolved.config.tree.test_timeout);
         let tests = node.test_commands.iter().map(|test| {
             json!({"type": test.kind.as_str(), "command": test.command, "framework": test.framework,
                 "timeout": test.timeout.unwrap_or(test_timeout).as_secs_f64()})
         });
-        document["tree"] = json!(self.grown.file.name.for_task(self.task));
+        document["tree"] = json!(self.tree.file.name.for_task(self.task));
         document["target"] = json!(ground.target);
         document["repo"] = json!(ground.place.name);
-        document["cut_off"] = json!(self.grown.progress.cut_off);
+        document["cut_off"] = json!(self.tree.progress.cut_off);
         document["description"] = json!(node.description);
         document["parent"] = json!(node.parent);
-        document["touches"] = self.grown.file.tree.touches(self.task).iter().map(|path| path.as_str()).collect();
+        document["touches"] = self.tree.file.tree.touches(self.task).iter().map(|path| path.as_str()).collect();
         document["running"] = self.running.as_ref().map_or(Value::Null, RunningTask::json);
         document["children"] = json!(node.children);
         document["test_commands"] = tests.collect();
@@ -271,29 +268,35 @@ impl<'a> TaskView<'a> {
 }
 
 /// The branch of a task, unless it is that of another tree's task of the same name.
-fn own_branch(ground: &TreeContext, grown: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
-    let (repo, tree) = (&ground.place.repo, &grown.file.name);
+fn own_branch(ground: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
+    let (repo, tree_name) = (&ground.place.repo, &tree.file.name);
     let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
     let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     let Some(tip) = repo.refs().find(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
     let branch = OpenBranch { name, place: StepPlace::Task(task.clone()), tip };
-    let is_own = match grown.progress.unread(task) {
+    let is_own = match tree.progress.unread(task) {
         // It is unknown whose it is.
         Some(_) => true,
-        None => match ground.reader().is_of_tree(branch.clone(), task, tree).map_err(|error| of_tree(&error.into()))? {
-            Some(is_own) => is_own,
-            // Before its first step only its session knows.
-            None => View::open(repo).map_err(|error| of_engine(&error))?.0.into_iter().any(|(_, summary)| {
-                let of = summary.ok().and_then(|summary| summary.started.task);
-                of.is_some_and(|of| of.target == ground.target && of.id == *task && tree.is_named(&of.tree, &of.id))
-            }),
-        },
+        None => {
+            match ground.reader().is_of_tree(branch.clone(), task, tree_name).map_err(|error| of_tree(&error.into()))? {
+                Some(is_own) => is_own,
+                // Before its first step only its session knows.
+                None => View::open(repo).map_err(|error| of_engine(&error))?.0.into_iter().any(|(_, summary)| {
+                    let task_of = summary.ok().and_then(|summary| summary.started.task);
+                    task_of.is_some_and(|task_of| {
+                        task_of.target == ground.target
+                            && task_of.id == *task
+                            && tree_name.is_named(&task_of.tree, &task_of.id)
+                    })
+                }),
+            }
+        }
     };
     Ok(is_own.then_some(branch))
 }
 
 /// The feedback for the next attempt: of the session that resumes the task, else of a new one.
-fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
+fn feedback(ground: &TreeContext, tree: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
     let repo = &ground.place.repo;
     if state.status.is_over() && state.status != TaskStatus::Failed {
         return Vec::new();
@@ -304,14 +307,14 @@ fn feedback(ground: &TreeContext, grown: &TreeWithProgress, state: &TaskState) -
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => tree::feedback(repo, &grown.progress, &ground.settings.redactor(), state.feedback_steps()),
+        _ => tree::feedback(repo, &tree.progress, &ground.settings.redactor(), state.feedback_steps()),
     }
 }
 
 /// The feedback for a task that is reset because the tests of its phase fail: their newest output.
-fn gate_feedback(ground: &TreeContext, grown: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
-    let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
-    tree::feedback(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
+fn gate_feedback(ground: &TreeContext, tree: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
+    let newest = tree.progress.gate(phase, tree.file.tree.leaves_below(phase)).newest;
+    tree::feedback(&ground.place.repo, &tree.progress, &ground.settings.redactor(), newest.as_slice())
 }
 
 /// What an attempt failed with.

@@ -43,7 +43,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     let found = collect(&ground, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
     if let Some(name) = &args.show {
-        let (log, bytes) = find((&ground, &trees), &found, name)?;
+        let (log, bytes) = find(&ground, &trees, &found, name)?;
         if globals.json {
             let mut document = log.json(&ground.place.name);
             document["text"] = json!(String::from_utf8_lossy(&bytes));
@@ -86,8 +86,8 @@ pub fn warn_incomplete(trees: &[TreeHistory]) -> Exit {
     if trees.iter().any(TreeHistory::is_cut_off) {
         warning!(ShallowClone, "{CUT_OFF}");
     }
-    let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
-    let invalid: Vec<&BrokenTree> = withered.filter(|tree| tree.invalid).collect();
+    let broken = trees.iter().filter_map(|tree| tree.broken.as_ref());
+    let invalid: Vec<&BrokenTree> = broken.filter(|tree| tree.invalid).collect();
     invalid.iter().for_each(|tree| warning!(TreeUnusable, "{}: {}", tree.path, tree.why));
     if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
@@ -112,7 +112,7 @@ impl FoundLog {
 
 /// The repository that has what was done of a task.
 pub fn repo_at<'a>(ground: &'a TreeContext, tree: &'a TreeHistory, task: &TaskId) -> &'a Repo {
-    tree.repo_of(task).map_or(&ground.place.repo, |of| &of.repo)
+    tree.repo_of(task).map_or(&ground.place.repo, |tree_repo| &tree_repo.repo)
 }
 
 /// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
@@ -120,7 +120,7 @@ fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -
     let mut found = Vec::new();
     for tree in trees {
         for (id, state) in tree.tasks().filter(|(id, _)| task.is_none_or(|task| task == *id)) {
-            let repo = tree.repo_of(id).map(|of| of.name.clone());
+            let repo = tree.repo_of(id).map(|tree_repo| tree_repo.name.clone());
             for log in logs(repo_at(ground, tree, id), state).map_err(|error| of_git(&error))? {
                 let log = FoundLog { task: id.clone(), repo: repo.clone(), log };
                 if !found.contains(&log) {
@@ -140,7 +140,8 @@ pub fn shown_by(log: &TaskLog) -> String {
 
 /// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
-    (ground, trees): (&TreeContext, &[TreeHistory]),
+    ground: &TreeContext,
+    trees: &[TreeHistory],
     found: &'a [FoundLog],
     name: &str,
 ) -> Result<(&'a FoundLog, Vec<u8>), Failure> {
@@ -163,8 +164,13 @@ fn find<'a>(
             .hint("`pleach logs` lists what there is"));
     };
     let (task, log) = (&found.task, &found.log);
-    let of_tree = trees.iter().find_map(|tree| tree.repo_of(task).filter(|of| Some(&of.name) == found.repo.as_ref()));
-    match log.read(of_tree.map_or(&ground.place.repo, |of| &of.repo)).map_err(|error| of_record(&error))? {
+    let of_tree = trees
+        .iter()
+        .find_map(|tree| tree.repo_of(task).filter(|tree_repo| Some(&tree_repo.name) == found.repo.as_ref()));
+    match log
+        .read(of_tree.map_or(&ground.place.repo, |tree_repo| &tree_repo.repo))
+        .map_err(|error| of_record(&error))?
+    {
         Some(bytes) => Ok((found, bytes)),
         None => {
             let short = log.commit.short();

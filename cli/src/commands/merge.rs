@@ -95,7 +95,7 @@ pub fn process_trusted(ground: &MergeGround<'_>, target: &BranchName) -> Result<
     let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
     let mut shown = process::MergeProgress::new(ground);
     let entries_tests = BTreeSet::new();
-    let work = process::process_once(ground, target, &built, (&mut shown, &entries_tests));
+    let work = process::process_once(ground, target, &built, &mut shown, &entries_tests);
     let outcome = block_on(built.stopped_by(), work)?;
     let exit = process::exit_of(&outcome);
     Ok((outcome, exit))

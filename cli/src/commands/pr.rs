@@ -53,8 +53,8 @@ pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
     }
     let draft = args.draft || !is_finished;
     let mut branches = Vec::new();
-    for of in view.summary.repos().filter(RepoWork::has_changed) {
-        branches.push(PushedBranch::find((globals, &ground), &of, args.base.as_ref(), &view.summary)?);
+    for repo_work in view.summary.repos().filter(RepoWork::has_changed) {
+        branches.push(PushedBranch::find(globals, &ground, &repo_work, args.base.as_ref(), &view.summary)?);
     }
     if branches.is_empty() {
         let message = format!("session {} has made no commit", named.session);
@@ -63,14 +63,14 @@ pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
     for branch in &mut branches {
         branch.push(globals, ground.place.repo.common_dir(), &view.summary)?;
     }
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for index in 0..branches.len() {
         let (branch, others) = (&branches[index], branches.iter().enumerate().filter(|(at, _)| *at != index));
         let others: Vec<&PushedBranch> = others.map(|(_, other)| other).collect();
         let text = RequestText::of(&ground.settings.redactor(), &view, named.description.as_deref(), branch, &others);
-        told.push(request(&ground, branch, &text, draft)?);
+        results.push(request(&ground, branch, &text, draft)?);
     }
-    tell(globals, &branches, &told)
+    tell(globals, &branches, &results)
 }
 
 /// The session that is meant, and what its task says.
@@ -167,7 +167,7 @@ fn request(
     Ok(RequestResult { url: Some(url), state: "opened", draft })
 }
 
-fn tell(globals: &Globals, branches: &[PushedBranch], told: &[RequestResult]) -> Result<Exit, Failure> {
+fn tell(globals: &Globals, branches: &[PushedBranch], results: &[RequestResult]) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
         let document = |(branch, result): (&PushedBranch, &RequestResult)| -> Value {
@@ -177,18 +177,18 @@ fn tell(globals: &Globals, branches: &[PushedBranch], told: &[RequestResult]) ->
                 "draft": result.draft,
             })
         };
-        out.json(&json!({"requests": branches.iter().zip(told).map(document).collect::<Vec<_>>()}))?;
+        out.json(&json!({"requests": branches.iter().zip(results).map(document).collect::<Vec<_>>()}))?;
         return Ok(Exit::Done);
     }
-    for (branch, result) in branches.iter().zip(told) {
-        let of = if branches.len() > 1 { format!("{}: ", branch.repo) } else { String::new() };
+    for (branch, result) in branches.iter().zip(results) {
+        let prefix = if branches.len() > 1 { format!("{}: ", branch.repo) } else { String::new() };
         match (&result.url, result.state) {
-            (Some(url), "pushed") => out.line(format!("{of}open the pull request at {url}"))?,
-            (Some(url), state) => out.line(format!("{of}{state} {url}"))?,
+            (Some(url), "pushed") => out.line(format!("{prefix}open the pull request at {url}"))?,
+            (Some(url), state) => out.line(format!("{prefix}{state} {url}"))?,
             (None, _) => {
                 let into = branch.base.as_ref().map(|base| format!(" into {base}")).unwrap_or_default();
                 let line = format!(
-                    "{of}open a pull request of {}{into} at {}; with `gh` or `glab` installed, pleach does",
+                    "{prefix}open a pull request of {}{into} at {}; with `gh` or `glab` installed, pleach does",
                     branch.branch, branch.remote
                 );
                 out.line(line)?;

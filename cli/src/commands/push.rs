@@ -78,8 +78,8 @@ fn push(globals: &Globals, ground: &SessionGround, sessions: &[Summary], is_aske
         let remotes = pushes::of(&ground.repos(&summary.started), summary);
         if !globals.json {
             for (name, line) in &remotes {
-                let of = if summary.started.has_several_repos() { format!("{name}: ") } else { String::new() };
-                out.line(format!("{id}: {of}{}", line.text()))?;
+                let prefix = if summary.started.has_several_repos() { format!("{name}: ") } else { String::new() };
+                out.line(format!("{id}: {prefix}{}", line.text()))?;
             }
         }
         let pushes: Vec<Value> = remotes.iter().map(|(name, line)| line.json(name)).collect();
@@ -111,8 +111,8 @@ fn push_one(globals: &Globals, ground: &SessionGround, summary: &Summary, is_ask
     let built = build(globals, settings, &config, Answers::default())?;
     block_on(built.stopped_by(), async {
         let pushed = spawn_push(built.engine.clone(), places.repos(), id.clone());
-        let pushed = pushed.follow(|told| {
-            if let Event::Warning(warning) = &told.recorded.event {
+        let pushed = pushed.follow(|notification| {
+            if let Event::Warning(warning) = &notification.recorded.event {
                 say::warn(warning);
             }
         });

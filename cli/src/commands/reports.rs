@@ -39,7 +39,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
             for found in &state.steps {
                 let Some(path) = &found.step.report else { continue };
                 let mut report = report(repo_at(&ground, tree, id), id, found, path)?;
-                report["repo"] = json!(tree.repo_of(id).map_or(&ground.place.name, |of| &of.name));
+                report["repo"] = json!(tree.repo_of(id).map_or(&ground.place.name, |tree_repo| &tree_repo.name));
                 if !reports.contains(&report) {
                     reports.push(report);
                 }

@@ -70,7 +70,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let (command, tree) = resume_task(task);
-        let (of, hint) = match &tree {
+        let (in_tree, hint) = match &tree {
             Some(_) => {
                 let tree = shell_word(&task.tree);
                 (
@@ -80,7 +80,9 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
             }
             None => (String::new(), format!("`pleach {command}` resumes it")),
         };
-        return Err(Failure::new(Code::SessionOfTask, format!("session {id} works on task {}{of}", task.id)).hint(hint));
+        return Err(
+            Failure::new(Code::SessionOfTask, format!("session {id} works on task {}{in_tree}", task.id)).hint(hint)
+        );
     }
     let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
     let ground = SessionGround { settings: local.clone(), place: place.clone() };

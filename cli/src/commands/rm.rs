@@ -60,19 +60,19 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let (state_dir, repo) = (state_dir(&globals.environment)?, ground.place.repo.clone());
     let remover = Remover { globals, ground, repo, state_dir, copied_in, args: &args };
     let selectors = args.select.given();
-    let mut told = RemovalMessage { out: Out::new(), documents: Vec::new() };
+    let mut message = RemovalMessage { out: Out::new(), documents: Vec::new() };
     if args.select.keeps {
-        return remover.remove_keeps(told.out);
+        return remover.remove_keeps(message.out);
     }
     if selectors.is_empty() {
-        remover.remove_named(&mut told)?
+        remover.remove_named(&mut message)?
     } else {
-        remover.remove_chosen(select(&remover.ground, &selectors)?, &mut told)?
+        remover.remove_chosen(select(&remover.ground, &selectors)?, &mut message)?
     }
     if globals.json {
-        told.out.json(&json!({"dry_run": args.dry_run, "sessions": told.documents}))?;
-    } else if told.documents.is_empty() {
-        told.out.line("nothing to remove")?;
+        message.out.json(&json!({"dry_run": args.dry_run, "sessions": message.documents}))?;
+    } else if message.documents.is_empty() {
+        message.out.line("nothing to remove")?;
     }
     Ok(Exit::Done)
 }
@@ -95,7 +95,7 @@ struct RemovalMessage {
 
 impl Remover<'_> {
     /// Removes the sessions the user names, or none where one of them must not go.
-    fn remove_named(&self, told: &mut RemovalMessage) -> Result<(), Failure> {
+    fn remove_named(&self, message: &mut RemovalMessage) -> Result<(), Failure> {
         let named = self.args.sessions.iter().map(|given| sessions::resolve(&self.repo, given));
         let mut ids = named.collect::<Result<Vec<_>, _>>()?;
         ids.sort();
@@ -105,18 +105,18 @@ impl Remover<'_> {
         if !self.args.force {
             removals.iter().try_for_each(refuse)?;
         }
-        removals.into_iter().try_for_each(|removal| self.remove(removal, told))
+        removals.into_iter().try_for_each(|removal| self.remove(removal, message))
     }
 
     /// Removes the sessions that were chosen, one after another: there may be more than a process can lock. What must not
     /// go is left.
-    fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut RemovalMessage) -> Result<(), Failure> {
+    fn remove_chosen(&self, ids: Vec<SessionId>, message: &mut RemovalMessage) -> Result<(), Failure> {
         for id in ids {
             let removal = self
                 .prepare(&id)
                 .and_then(|removal| if self.args.force { Ok(removal) } else { refuse(&removal).map(|()| removal) });
             match removal {
-                Ok(removal) => self.remove(removal, told)?,
+                Ok(removal) => self.remove(removal, message)?,
                 Err(left) => warning!(NotRemoved, "{}", left.sentence()),
             }
         }
@@ -164,7 +164,7 @@ impl Remover<'_> {
         }
     }
 
-    fn remove(&self, removal: Removal, told: &mut RemovalMessage) -> Result<(), Failure> {
+    fn remove(&self, removal: Removal, message: &mut RemovalMessage) -> Result<(), Failure> {
         let (globals, dry_run) = (self.globals, self.args.dry_run);
         let session = removal.session.clone();
         let is_lost = |found: &&Obstacle| {
@@ -174,7 +174,7 @@ impl Remover<'_> {
             warning!(WorkLost, "{session}: {lost}");
         }
         let mut steps = Vec::new();
-        let out = &mut told.out;
+        let out = &mut message.out;
         let mut tell = |(repo, step): &RepoStep| {
             let at = repo.as_ref().map(|repo| format!(" in {repo}")).unwrap_or_default();
             let line = format!("{session}{at}: {}", text(step, dry_run));
@@ -202,7 +202,7 @@ impl Remover<'_> {
             removed.map_err(|error| failure(&error))?;
             printed
         };
-        told.documents.push(json!({"session": session, "steps": steps}));
+        message.documents.push(json!({"session": session, "steps": steps}));
         printed
     }
 }

@@ -233,11 +233,11 @@ fn dry_run(
         let at = if starts.len() > 1 { format!(" in {}", place.name) } else { String::new() };
         out.line(format!("branch {}{name}/SESSION{at}", place.branch_prefix))?;
     }
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for agent in pipeline.agent_nodes().filter_map(|node| agents.at_a_glance(node)) {
-        if !told.contains(&agent) {
+        if !printed.contains(&agent) {
             out.line(&agent)?;
-            told.push(agent);
+            printed.push(agent);
         }
     }
     for node in pipeline.nodes() {

@@ -226,8 +226,8 @@ impl TurnPage {
             (None, _) => {}
         }
         for shown in &self.commits {
-            let of = shown.repo.as_ref().map(|repo| format!("{repo} ")).unwrap_or_default();
-            fields.push(("commit", format!("{of}{}", shown.commit)));
+            let prefix = shown.repo.as_ref().map(|repo| format!("{repo} ")).unwrap_or_default();
+            fields.push(("commit", format!("{prefix}{}", shown.commit)));
         }
         fields
     }

@@ -47,11 +47,11 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 /// Writes a decision about a task.
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
     let ground = TreeContext::to_decide(globals, &args.task, args.dry_run)?;
-    let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
-    let (ground, grown) = ground.at_task(&grown, &args.task).unwrap_or((ground, grown));
-    let marking = ground.marking(&grown.file);
+    let tree = ground.tree_of(args.tree.as_deref(), &args.task)?;
+    let (ground, tree) = ground.at_task(&tree, &args.task).unwrap_or((ground, tree));
+    let marking = ground.marking(&tree.file);
     let task = &args.task;
-    if !grown.node(task).is_leaf() {
+    if !tree.node(task).is_leaf() {
         return Err(Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks"))
             .hint("name one of its tasks; `pleach status -v` lists them"));
     }
@@ -59,7 +59,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         Mark::Skip => ("skipped", "complete"),
         Mark::Reset => ("reset", "pending"),
     };
-    let on = match grown.repo_of(task) {
+    let on = match tree.repo_of(task) {
         Some(repo) => format!("`{}` of {repo}", ground.target),
         None => format!("`{}`", ground.target),
     };

@@ -9,9 +9,9 @@ use engine::landing::unfinished_landings;
 use engine::tree::TreeRepo;
 use engine::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use engine::tree::progress::ProgressReader;
-use engine::view::{RepoWork, SessionStatus, Sessions, Summary, View, session_worktrees};
+use engine::view::{RepoWork, SessionStatus, Sessions, Summary, View, resolve_session, session_worktrees};
 use git::Repo;
-use git::workspace::{target_of, task_lock};
+use git::workspace::{LockHolder, target_of, task_lock};
 use pleach_core::clock;
 use pleach_core::event::Landing;
 use pleach_core::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
@@ -29,7 +29,7 @@ use crate::lib_errors::{of_engine, of_git, of_no_task, of_tree};
 use crate::next_commands::{about, resume_task};
 use crate::place::Place;
 use crate::place::target;
-use crate::render::tree::{RunningTask, TreeView, running, withered_json};
+use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
 use crate::render::{Out, pushes, question, session as show, spent};
 use crate::sessions::{self, SessionGround};
 use crate::settings;
@@ -40,7 +40,8 @@ use crate::tree::watch::{StatusPage, watch};
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
 /// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of tasks that have ended are
+/// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of tasks
+/// that have ended are
 /// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
 /// their commits; with a task, its steps. What is expected to conflict when it is merged is marked; `pleach forecast` has
 /// more. A tree that is not valid is reported, and makes the exit code 2.
@@ -63,7 +64,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let tasks = TaskGround { settings: settings.clone(), place: place.clone(), dir: globals.dir.clone() };
     let sessions = SessionGround { settings: settings.clone(), place: place.clone() };
-    let ground = match target(&place) {
+    let context = match target(&place) {
         Ok(target) => Some(TreeContext::on(globals, settings, place, target)),
         Err(none) if args.tree.is_some() => return Err(none),
         Err(_) => None,
@@ -72,14 +73,14 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
         Some(given) if given.starts_with("task-") && args.tree.is_none() && is_ad_hoc(&repo, given)? => {
             task::show(globals, &tasks, &tasks.view(given)?)?;
         }
-        Some(given) => picked(globals, &args, (&repo, &sessions), ground.as_ref(), given)?,
+        Some(given) => picked(globals, &args, &repo, &sessions, context.as_ref(), given)?,
         None if args.watch => {
-            watch(globals, &repo, &mut || all(globals, &args, (&repo, &prefix), (ground.as_ref(), &tasks)))?
+            watch(globals, &repo, &mut || all(globals, &args, &repo, &prefix, context.as_ref(), &tasks))?
         }
         None => {
-            let picture = all(globals, &args, (&repo, &prefix), (ground.as_ref(), &tasks))?;
-            picture.print(globals)?;
-            if picture.invalid {
+            let page = all(globals, &args, &repo, &prefix, context.as_ref(), &tasks)?;
+            page.print(globals)?;
+            if page.invalid {
                 return Ok(Exit::Usage);
             }
         }
@@ -104,32 +105,29 @@ fn is_detached(repo: &Repo) -> bool {
 fn picked(
     globals: &Globals,
     args: &StatusArgs,
-    (repo, of_sessions): (&Repo, &SessionGround),
+    repo: &Repo,
+    of_sessions: &SessionGround,
     ground: Option<&TreeContext>,
     given: &str,
 ) -> Result<(), Failure> {
-    let (trees, withered) = match ground {
+    let (trees, broken) = match ground {
         Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
         None => Default::default(),
     };
-    let with_task = |grown: &TreeWithProgress, task: &TaskId| grown.file.tree.node(task).is_some();
+    let with_task = |tree: &TreeWithProgress, task: &TaskId| tree.file.tree.node(task).is_some();
     if let (Some(ground), Ok(task)) = (ground, given.parse::<TaskId>())
-        && trees.iter().any(|grown| with_task(grown, &task))
+        && trees.iter().any(|tree| with_task(tree, &task))
     {
-        let grown = ground.tree_of(args.tree.as_deref(), &task)?;
-        return inspect::show(globals, ground, &grown, &task);
+        let tree = ground.tree_of(args.tree.as_deref(), &task)?;
+        return inspect::show(globals, ground, &tree, &task);
     }
-    let no_task = |failure: Failure| Failure {
-        message: failure.message.replace("no session", "no task and no session"),
-        ..failure
-    };
-    let found = sessions::resolve(repo, given).map_err(|failure| match (trees.is_empty(), withered.first()) {
-        (true, _) if is_detached(repo) => failure.hint(
+    let found = resolve_session(repo, given).map_err(|error| match (trees.is_empty(), broken.first()) {
+        (true, _) if is_detached(repo) => sessions::no_session(&error).hint(
             "HEAD is detached, so no task is known; `git switch BRANCH` first; `pleach status` lists the sessions",
         ),
-        (true, Some(tree)) => no_task(failure).hint(tree.cannot_be_used()),
-        (true, None) => failure,
-        (false, _) => no_task(failure),
+        (true, Some(tree)) => sessions::no_task_or_session(&error).hint(tree.cannot_be_used()),
+        (true, None) => sessions::no_session(&error),
+        (false, _) => sessions::no_task_or_session(&error),
     })?;
     one(globals, of_sessions, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
 }
@@ -152,12 +150,14 @@ fn no_trees(repo: &Repo, prefix: &str) -> Option<String> {
 fn all(
     globals: &Globals,
     args: &StatusArgs,
-    (repo, prefix): (&Repo, &str),
-    (ground, tasks): (Option<&TreeContext>, &TaskGround),
+    repo: &Repo,
+    prefix: &str,
+    ground: Option<&TreeContext>,
+    tasks: &TaskGround,
 ) -> Result<StatusPage, Failure> {
     let (whole, settings) = (globals.verbosity > 0, &tasks.settings);
     let mut reader = ground.map(TreeContext::reader);
-    let (grown, withered) = match ground.zip(reader.as_mut()) {
+    let (found, broken) = match ground.zip(reader.as_mut()) {
         Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
         None => Default::default(),
     };
@@ -181,27 +181,27 @@ fn all(
     let unreadable: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
     let summaries = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
     let marks = ForecastMarks::find(repo, &tasks, summaries);
-    let mut picture = StatusPage::default();
+    let mut page = StatusPage::default();
     for (id, summary) in &open {
         if summary.as_ref().is_ok_and(|summary| summary.in_use) {
-            picture.locks.push(lock_name(id));
+            page.locks.push(lock_name(id));
         }
     }
     if let (Some(ground), Some(_)) = (ground, &worked) {
-        picture.locks.push(git::workspace::target_lock(&ground.target));
+        page.locks.push(git::workspace::target_lock(&ground.target));
     }
     let held = tasks.iter().filter(|view| view.holder.is_some());
-    picture.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));
-    picture.invalid = withered.iter().any(|tree| tree.invalid);
-    picture.files = grown.iter().filter_map(|grown| grown.file.place.clone()).collect();
+    page.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));
+    page.invalid = broken.iter().any(|tree| tree.invalid);
+    page.files = found.iter().filter_map(|tree| tree.file.place.clone()).collect();
     let mut trees = Vec::new();
-    for (ground, grown) in ground.into_iter().flat_map(|ground| grown.iter().map(move |grown| (ground, grown))) {
+    for (ground, tree) in ground.into_iter().flat_map(|ground| found.iter().map(move |tree| (ground, tree))) {
         let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
-        let mut running = running(sessions, &ground.target, &grown.file.name);
-        for of in grown.targets().into_iter().filter(|of| of.name != ground.place.name) {
-            running.extend(running_in(of, &grown.file.name)?);
+        let mut running = running(sessions, &ground.target, &tree.file.name);
+        for tree_repo in tree.targets().into_iter().filter(|tree_repo| tree_repo.name != ground.place.name) {
+            running.extend(running_in(tree_repo, &tree.file.name)?);
         }
-        trees.push(TreeView { grown, target: ground.target.as_str(), limits: &ground.limits, whole, running });
+        trees.push(TreeView { tree, target: ground.target.as_str(), limits: &ground.limits, whole, running });
     }
     let find = |name: &RepoName| {
         if settings.resolved.config.workspace.repos.contains_key(name) {
@@ -211,32 +211,21 @@ fn all(
         }
     };
     let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
-    picture.document = json!({
-        "target": ground.map(|ground| &ground.target),
-        "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
-        "trees": trees.iter().map(TreeView::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
-        "tasks": tasks.iter().map(|view| task::marked_task_json(view, &marks)).collect::<Vec<_>>(),
-        "unreadable_tasks": unreadable,
-        "sessions": open.iter().map(|listed| session_json(listed, &marks)).collect::<Vec<_>>(),
-        "landed_sessions": landed,
-        "failed_pushes": failed_pushes,
-    });
-    picture.text = text(
-        (&trees, &withered),
-        (&tasks, &unreadable, &marks),
-        (&open, &gone, landed, &failed_pushes),
-        worked.map(|holder| holder.text),
-    );
+    let target = ground.map(|ground| &ground.target);
+    let overview =
+        Overview { target, worked, trees, broken, tasks, unreadable, marks, open, gone, landed, failed_pushes };
+    page.document = overview.document();
+    page.text = overview.text();
     if let Some(why) = no_trees(repo, prefix) {
-        picture.text.insert_str(0, &format!("{why}\n\n"));
+        page.text.insert_str(0, &format!("{why}\n\n"));
     }
-    Ok(picture)
+    Ok(page)
 }
 
 /// The tasks of a tree that are being worked in another of its repositories.
-fn running_in(of: &TreeRepo, tree: &TreeName) -> Result<BTreeMap<TaskId, RunningTask>, Failure> {
-    let (open, _) = View::open(&of.repo).map_err(|error| of_engine(&error))?;
-    Ok(running(open.iter().filter_map(|(_, summary)| summary.as_ref().ok()), &of.target, tree))
+fn running_in(tree_repo: &TreeRepo, tree: &TreeName) -> Result<BTreeMap<TaskId, RunningTask>, Failure> {
+    let (open, _) = View::open(&tree_repo.repo).map_err(|error| of_engine(&error))?;
+    Ok(running(open.iter().filter_map(|(_, summary)| summary.as_ref().ok()), &tree_repo.target, tree))
 }
 
 /// The sessions that have landed what is not there any more.
@@ -272,54 +261,84 @@ fn session_json((id, summary): &Listed, marks: &ForecastMarks) -> Value {
     }
 }
 
-fn text(
-    (trees, withered): (&[TreeView<'_>], &[BrokenTree]),
-    (tasks, unreadable, marks): (&[TaskView], &[String], &ForecastMarks),
-    (open, gone, landed, failed_pushes): (&[Listed], &BTreeSet<SessionId>, usize, &[String]),
-    worked: Option<String>,
-) -> String {
-    let mut parts: Vec<String> = trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();
-    parts.extend(withered.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
-    parts.extend(worked.map(|holder| format!("worked by {holder}")));
-    if !tasks.is_empty() {
-        parts.push(task::table(tasks, marks).to_string());
-    }
-    parts.extend(unreadable.iter().cloned());
-    if !open.is_empty() {
-        parts.push(show::sessions(open, (gone, marks), clock::now()));
-    }
-    parts.extend((!failed_pushes.is_empty()).then(|| failed_pushes.join("\n")));
-    if landed > 0 {
-        parts.push(format!("{} of tasks that have ended; -v lists them", counted(landed, "session")));
-    }
-    if !marks.is_empty() {
-        parts.push(FORECAST_HINT.to_owned());
-    }
-    if parts.is_empty() {
-        parts.push("There is no session in this repository yet; `pleach run FILE.dot` starts one.".to_owned());
-    }
-    format!("{}\n", parts.join("\n\n"))
+/// What `status` shows without an id.
+struct Overview<'a> {
+    target: Option<&'a BranchName>,
+    /// Who works the trees of the target.
+    worked: Option<LockHolder>,
+    trees: Vec<TreeView<'a>>,
+    broken: Vec<BrokenTree>,
+    tasks: Vec<TaskView>,
+    /// Why tasks cannot be read.
+    unreadable: Vec<String>,
+    marks: ForecastMarks,
+    open: Vec<Listed>,
+    /// Sessions that have landed what is not there any more.
+    gone: BTreeSet<SessionId>,
+    /// So many sessions of tasks that have ended are left out.
+    landed: usize,
+    failed_pushes: Vec<String>,
 }
 
-fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Failure> {
-    let (summary, repo) = (&view.summary, &ground.place.repo);
-    let repos = ground.repos(&summary.started);
+impl Overview<'_> {
+    fn document(&self) -> Value {
+        let Self { marks, .. } = self;
+        json!({
+            "target": self.target,
+            "worked_by": self.worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
+            "trees": self.trees.iter().map(TreeView::json).chain(self.broken.iter().map(broken_tree_json)).collect::<Vec<_>>(),
+            "tasks": self.tasks.iter().map(|view| task::marked_task_json(view, marks)).collect::<Vec<_>>(),
+            "unreadable_tasks": self.unreadable,
+            "sessions": self.open.iter().map(|listed| session_json(listed, marks)).collect::<Vec<_>>(),
+            "landed_sessions": self.landed,
+            "failed_pushes": self.failed_pushes,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut parts: Vec<String> = self.trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();
+        parts.extend(self.broken.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
+        parts.extend(self.worked.as_ref().map(|holder| format!("worked by {}", holder.text)));
+        if !self.tasks.is_empty() {
+            parts.push(task::table(&self.tasks, &self.marks).to_string());
+        }
+        parts.extend(self.unreadable.iter().cloned());
+        if !self.open.is_empty() {
+            parts.push(show::sessions(&self.open, &self.gone, &self.marks, clock::now()));
+        }
+        parts.extend((!self.failed_pushes.is_empty()).then(|| self.failed_pushes.join("\n")));
+        if self.landed > 0 {
+            parts.push(format!("{} of tasks that have ended; -v lists them", counted(self.landed, "session")));
+        }
+        if !self.marks.is_empty() {
+            parts.push(FORECAST_HINT.to_owned());
+        }
+        if parts.is_empty() {
+            parts.push("There is no session in this repository yet; `pleach run FILE.dot` starts one.".to_owned());
+        }
+        format!("{}\n", parts.join("\n\n"))
+    }
+}
+
+fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), Failure> {
+    let (summary, repo) = (&view.summary, &sessions.place.repo);
+    let repos = sessions.repos(&summary.started);
     let mut branches = Vec::new();
     let mut copies: Vec<String> = Vec::new();
-    for of in summary.repos() {
-        let Some(repo) = repos.get(of.repo) else { continue };
+    for repo_work in summary.repos() {
+        let Some(repo) = repos.get(repo_work.repo) else { continue };
         let found = session_worktrees(repo, &summary.session).map_err(|error| of_git(&error))?;
         copies.extend(found.iter().filter(|copy| copy.path.is_dir()).map(|copy| copy.path.display().to_string()));
-        let read = || Ok((of.branch_at(repo)?, of.missing_on_branch(repo)?));
+        let read = || Ok((repo_work.branch_at(repo)?, repo_work.missing_on_branch(repo)?));
         let (at, missing) = read().map_err(|error| of_engine(&error))?;
-        branches.push(BranchNow { of, at, missing });
+        branches.push(BranchNow { repo_work, at, missing });
     }
     let is_landing = unfinished_landings(repo).contains(&summary.session);
     let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
     let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
-        let of_record = branches.iter().find(|branch| branch.of.repo == summary.started.record_repo());
+        let of_record = branches.iter().find(|branch| branch.repo_work.repo == summary.started.record_repo());
         document["branch_at"] = json!(of_record.and_then(|branch| branch.at));
         for (described, now) in document["repos"].as_array_mut().into_iter().flatten().zip(&branches) {
             described["branch_at"] = json!(now.at);
@@ -337,7 +356,7 @@ fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Fai
         return out.json(&document);
     }
     let merge = merge(globals, summary, &branches);
-    let mut fields = details(summary, (resume_hint(globals, repo, summary), merge), &branches, copies);
+    let mut fields = details(summary, resume_hint(globals, repo, summary), merge, &branches, copies);
     let remotes = pushes::of(&repos, summary);
     let named = |name: &RepoName| if remotes.len() > 1 { format!("{name}: ") } else { String::new() };
     fields.extend(remotes.iter().map(|(name, pushed)| ("remote", format!("{}{}", named(name), pushed.text()))));
@@ -353,7 +372,7 @@ fn one(globals: &Globals, ground: &SessionGround, view: &View) -> Result<(), Fai
 
 /// A session's branch in a repository, as it is now.
 struct BranchNow<'a> {
-    of: RepoWork<'a>,
+    repo_work: RepoWork<'a>,
     at: Option<CommitId>,
     /// The newest commit it should have and lacks.
     missing: Option<CommitId>,
@@ -370,7 +389,8 @@ impl BranchNow<'_> {
 
 fn details(
     summary: &Summary,
-    (resume_hint, merge): (Option<String>, Option<String>),
+    resume_hint: Option<String>,
+    merge: Option<String>,
     branches: &[BranchNow<'_>],
     copies: Vec<String>,
 ) -> Vec<(&'static str, String)> {
@@ -397,10 +417,10 @@ fn details(
     fields.extend(resume_hint.map(|command| ("resume", command)));
     fields.extend(merge.map(|command| ("merge", command)));
     for now in branches {
-        let at = if summary.started.has_several_repos() { format!("{}: ", now.of.repo) } else { String::new() };
-        fields.push(("branch", format!("{at}{}{}", now.of.branch, now.in_words())));
-        if let Some(base) = now.of.base {
-            let target = now.of.target.map(|target| format!(" ({target})")).unwrap_or_default();
+        let at = if summary.started.has_several_repos() { format!("{}: ", now.repo_work.repo) } else { String::new() };
+        fields.push(("branch", format!("{at}{}{}", now.repo_work.branch, now.in_words())));
+        if let Some(base) = now.repo_work.base {
+            let target = now.repo_work.target.map(|target| format!(" ({target})")).unwrap_or_default();
             fields.push(("base", format!("{at}{}{target}", base.short())));
         }
     }
@@ -414,13 +434,13 @@ fn details(
 /// The command that brings finished work home. What the branch lacks is named by its commit.
 fn merge(globals: &Globals, summary: &Summary, branches: &[BranchNow<'_>]) -> Option<String> {
     let own = summary.started.task.is_none() && summary.standing() == SessionStatus::Done;
-    let changed: Vec<&BranchNow<'_>> = branches.iter().filter(|now| own && now.of.has_changed()).collect();
+    let changed: Vec<&BranchNow<'_>> = branches.iter().filter(|now| own && now.repo_work.has_changed()).collect();
     let first = changed.first()?;
     if summary.started.has_several_repos() {
         return Some(about(globals, &globals.dir, &format!("land {}", summary.session), None));
     }
-    let switch = first.of.target.map(|target| format!("git switch {} && ", shell_word(target)));
-    let what = first.missing.map_or_else(|| shell_word(first.of.branch), |tip| tip.short());
+    let switch = first.repo_work.target.map(|target| format!("git switch {} && ", shell_word(target)));
+    let what = first.missing.map_or_else(|| shell_word(first.repo_work.branch), |tip| tip.short());
     Some(format!("{}git merge {what}", switch.unwrap_or_default()))
 }
 
@@ -431,9 +451,9 @@ fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<Stri
     let answer: String =
         questions.iter().map(|asked| format!(" --answer {}=CHOICE", asked.address_with_task())).collect();
     let (command, tree) = match (&summary.state.task, &summary.started.task) {
-        (Some(task), Some(of)) => {
+        (Some(task), Some(task_of)) => {
             let over = task.landed.is_some() || summary.standing() == SessionStatus::Cancelled || summary.in_use;
-            let (command, tree) = resume_task(of);
+            let (command, tree) = resume_task(task_of);
             let tree = tree.map(|tree| repo.workdir().unwrap_or(Path::new("")).join(tree));
             ((!over).then_some(command)?, tree)
         }

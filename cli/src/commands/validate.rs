@@ -103,11 +103,11 @@ fn is_alias(found: &Diagnostic) -> bool {
 impl Checked {
     fn print(&self, out: &mut Out, verbosity: i8) -> Result<(), Failure> {
         let source = Source::new(&self.file.name, &self.file.source);
-        let told: Vec<_> = self.findings.iter().filter(|found| verbosity > 0 || !is_alias(found)).collect();
-        for found in told.iter().filter(|found| found.is_error() || verbosity >= 0) {
+        let findings: Vec<_> = self.findings.iter().filter(|found| verbosity > 0 || !is_alias(found)).collect();
+        for found in findings.iter().filter(|found| found.is_error() || verbosity >= 0) {
             out.line(format!("{}\n", source.show(found)))?;
         }
-        let count = |severity: Severity| told.iter().filter(|found| found.severity == severity).count();
+        let count = |severity: Severity| findings.iter().filter(|found| found.severity == severity).count();
         let errors = count(Severity::Error);
         let size = self.size.filter(|_| errors == 0);
         let size = size.map(|(nodes, edges)| format!("ok, {}, {}", counted(nodes, "node"), counted(edges, "edge")));

@@ -69,10 +69,10 @@ impl Progress {
     }
 
     /// Takes one event.
-    pub fn event(&mut self, told: &Notification) {
-        let event = &told.recorded.event;
-        self.json.iter_mut().for_each(|stream| stream.print(told));
-        self.context = told.by.as_ref().map_or_else(ContextId::main, |(_, context)| context.clone());
+    pub fn event(&mut self, notification: &Notification) {
+        let event = &notification.recorded.event;
+        self.json.iter_mut().for_each(|stream| stream.print(notification));
+        self.context = notification.by.as_ref().map_or_else(ContextId::main, |(_, context)| context.clone());
         self.spoken.hear(event, &self.branch());
         if !self.quiet {
             self.show(event);

@@ -21,8 +21,8 @@ pub fn failures(repo: &Repo, session: &SessionId, find: impl Fn(&RepoName) -> Op
         PushState::read(repo.common_dir(), session).repos.into_iter().filter(|(_, known)| known.failed.is_some());
     let failed = known.filter_map(|(name, remote)| {
         let why = remote.open_failure(find(&name).as_ref(), &name)?.why.clone();
-        let (of, to) = (format!("{session}: the last push of `{name}`"), remote.remote);
-        Some(format!("{of} to {to} failed: {why}; `pleach push {session}` makes up for it"))
+        let (what, to) = (format!("{session}: the last push of `{name}`"), remote.remote);
+        Some(format!("{what} to {to} failed: {why}; `pleach push {session}` makes up for it"))
     });
     failed.collect()
 }

@@ -48,7 +48,8 @@ pub fn standing(standing: &SessionStatus) -> String {
 /// The sessions of a repository; `gone` are those that have landed what is not there any more.
 pub fn sessions(
     all: &[(SessionId, Result<Summary, String>)],
-    (gone, marks): (&BTreeSet<SessionId>, &ForecastMarks),
+    gone: &BTreeSet<SessionId>,
+    marks: &ForecastMarks,
     now: Timestamp,
 ) -> String {
     let headings = ["session", "pipeline", "standing", "node", "turns", "tokens", "branch", "age"];
@@ -129,8 +130,9 @@ pub fn summary_json(summary: &Summary) -> Value {
         "target": summary.started.target(),
         "base": summary.base(),
         "commit": summary.work(),
-        "repos": summary.repos().map(|of| json!({
-            "repo": of.repo, "branch": of.branch, "target": of.target, "base": of.base, "commit": of.work,
+        "repos": summary.repos().map(|repo_work| json!({
+            "repo": repo_work.repo, "branch": repo_work.branch, "target": repo_work.target, "base": repo_work.base,
+            "commit": repo_work.work,
         })).collect::<Vec<_>>(),
         "task": summary.state.task.as_ref().map(|task| json!({
             "id": task.of.id, "name": task.of.name, "tree": task.of.tree, "target": task.of.target,

@@ -31,14 +31,14 @@ struct Line<'a> {
 
 impl Stream {
     /// Prints an event. What an agent says in a turn that is not over comes with the turn.
-    pub fn print(&mut self, told: &Notification) {
-        let event = &told.recorded.event;
+    pub fn print(&mut self, notification: &Notification) {
+        let event = &notification.recorded.event;
         if matches!(event, Event::AgentSpoke(_) | Event::AgentWaits(_)) {
             return;
         }
         self.seq += 1;
-        let (session, context) = told.by.as_ref().map(|(session, context)| (session, context)).unzip();
-        let (seq, at) = (self.seq, told.recorded.at);
+        let (session, context) = notification.by.as_ref().map(|(session, context)| (session, context)).unzip();
+        let (seq, at) = (self.seq, notification.recorded.at);
         let line = Line { v: 1, seq, at, session, context, kind: event.kind(), data: event };
         let line = serde_json::to_string(&line).expect("events are structs with text keys, which always serialise");
         // A reader that stops reading does not stop the run: its record is what counts.

@@ -67,8 +67,8 @@ pub fn next_words(next: &NextAction, only: Option<&TaskId>) -> String {
         NextAction::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
         NextAction::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
         NextAction::Stalled(blocked) => {
-            let told = blocked.iter().map(ToString::to_string).chain(another_budget(blocked).map(str::to_owned));
-            format!("{}: {}", stalled(only), told.collect::<Vec<_>>().join("; "))
+            let reasons = blocked.iter().map(ToString::to_string).chain(another_budget(blocked).map(str::to_owned));
+            format!("{}: {}", stalled(only), reasons.collect::<Vec<_>>().join("; "))
         }
     }
 }
@@ -133,7 +133,7 @@ pub fn running<'s>(
 /// The view of a tree: all of it, or open tasks only.
 #[derive(Debug)]
 pub struct TreeView<'a> {
-    pub grown: &'a TreeWithProgress,
+    pub tree: &'a TreeWithProgress,
     /// The branch.
     pub target: &'a str,
     /// Attempts, gates and branches.
@@ -208,40 +208,40 @@ fn bar(done: usize, all: usize) -> String {
 }
 
 impl TreeView<'_> {
-    fn tree(&self) -> &Arc<TaskTree> {
-        &self.grown.file.tree
+    fn task_tree(&self) -> &Arc<TaskTree> {
+        &self.tree.file.tree
     }
 
     /// The branches its tasks land on.
     fn targets(&self) -> String {
-        let targets = self.grown.targets();
+        let targets = self.tree.targets();
         if targets.is_empty() {
             self.target.to_owned()
         } else {
-            listed(targets.iter().map(|of| format!("{} of {}", of.target, of.name)), 10)
+            listed(targets.iter().map(|tree_repo| format!("{} of {}", tree_repo.target, tree_repo.name)), 10)
         }
     }
 
     fn path(&self) -> &str {
-        self.grown.file.name.file().unwrap_or_default()
+        self.tree.file.name.file().unwrap_or_default()
     }
 
     /// What a run would do next.
     pub fn next(&self) -> NextAction {
-        self.grown.next(|tree, progress| next(tree, progress, self.limits))
+        self.tree.next(|tree, progress| next(tree, progress, self.limits))
     }
 
     /// The tree for people: a bar per phase, what there is to say about tasks, what is next.
     pub fn text(&self) -> String {
-        let (tree, progress) = (self.tree(), &self.grown.progress);
+        let (tree, progress) = (self.task_tree(), &self.tree.progress);
         let next = self.next();
         let counts = Counts::of(progress, tree.order());
         let mut text = format!("{} on {}: {}\n", self.path(), self.targets(), counts.words());
         if progress.cut_off {
             text.push_str(&format!("  {CUT_OFF}\n"));
         }
-        if let Some(told) = short_ids(progress, self.target) {
-            text.push_str(&format!("  {told}\n"));
+        if let Some(warning) = short_ids(progress, self.target) {
+            text.push_str(&format!("  {warning}\n"));
         }
         let groups = self.groups();
         let width = groups.iter().map(|(title, _, _)| title.chars().count()).max().unwrap_or(0);
@@ -284,12 +284,12 @@ impl TreeView<'_> {
 
     /// The branches of this tree that cannot be read.
     fn unread(&self) -> impl Iterator<Item = &UnreadableBranch> {
-        self.grown.progress.unread.iter().filter(|unread| self.tree().node(&unread.id).is_some())
+        self.tree.progress.unread.iter().filter(|unread| self.task_tree().node(&unread.id).is_some())
     }
 
     /// The phases with their tasks; tasks of no phase come together, last.
     fn groups(&self) -> Vec<(String, Option<&TaskId>, Vec<&TaskId>)> {
-        let tree = self.tree();
+        let tree = self.task_tree();
         let left_out: BTreeSet<&TaskId> = tree.left_out().into_iter().collect();
         let mut groups = Vec::new();
         let mut loose = Vec::new();
@@ -312,34 +312,34 @@ impl TreeView<'_> {
 
     /// Whether the tests of an inner node pass; none when it has none.
     fn gate(&self, id: &TaskId) -> Option<&'static str> {
-        gate(self.tree(), &self.grown.progress, id)
+        gate(self.task_tree(), &self.tree.progress, id)
     }
 
     /// The same in words, with the reason where they fail.
     fn gate_words(&self, id: &TaskId) -> Option<String> {
         let word = self.gate(id)?;
-        let newest = self.grown.progress.task(id).newest().filter(|_| word == "fail");
+        let newest = self.tree.progress.task(id).newest().filter(|_| word == "fail");
         let why = newest.and_then(StepCommit::reason).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
         Some(format!("tests {word}{why}"))
     }
 
     /// The gates of groups inside a phase that have something to say.
     fn inner_gates(&self, phase: Option<&TaskId>) -> String {
-        let tree = self.tree();
+        let tree = self.task_tree();
         let inside = |gate: &&TaskNode| Some(&gate.id) != phase && Some(tree.phase_of(&gate.id)) == phase;
-        let told = tree.gates().into_iter().filter(inside).filter_map(|gate| {
+        let lines = tree.gates().into_iter().filter(inside).filter_map(|gate| {
             self.gate(&gate.id).filter(|word| self.whole || *word == "fail")?;
             let words = self.gate_words(&gate.id)?;
             Some(format!("    {} {}: {words}\n", gate.id, shorten(&shown_name(&gate.name), NAME)))
         });
-        told.collect()
+        lines.collect()
     }
 
     fn tasks(&self, tasks: &[&TaskId]) -> String {
         let mut text = String::new();
         let mut pending = 0;
         for task in tasks {
-            let (Some(node), state) = (self.tree().node(task), self.grown.progress.task(task)) else { continue };
+            let (Some(node), state) = (self.task_tree().node(task), self.tree.progress.task(task)) else { continue };
             let is_plain = state.status == TaskStatus::Complete && state.landed && !state.skipped && !state.untested;
             let running = self.running.get(*task);
             let is_new = state.status == TaskStatus::Pending && state.steps.is_empty();
@@ -350,7 +350,7 @@ impl TreeView<'_> {
             let name = shorten(&shown_name(&node.name), NAME);
             let begun = (!is_new || running.is_none()).then(|| standing(state, self.limits));
             let words: Vec<String> = begun.into_iter().chain(running.map(RunningTask::words)).collect();
-            let repo = self.grown.repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
+            let repo = self.tree.repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
             text.push_str(&format!("    {task} {name}{repo}: {}\n", words.join("; ")));
         }
         if pending > 0 {
@@ -361,7 +361,7 @@ impl TreeView<'_> {
 
     /// The tree for programs.
     pub fn json(&self) -> Value {
-        let (tree, progress) = (self.tree(), &self.grown.progress);
+        let (tree, progress) = (self.task_tree(), &self.tree.progress);
         let next = self.next();
         let phases = self.groups().into_iter().filter_map(|(_, phase, tasks)| {
             let node = tree.node(phase?)?;
@@ -371,7 +371,7 @@ impl TreeView<'_> {
         let tasks = tree.order().iter().filter_map(|task| {
             let mut json = task_json(tree.node(task)?, tree, progress);
             json["running"] = self.running.get(task).map_or(Value::Null, RunningTask::json);
-            if let Some(repo) = self.grown.repo_of(task) {
+            if let Some(repo) = self.tree.repo_of(task) {
                 json["repo"] = json!(repo);
             }
             Some(json)
@@ -391,7 +391,7 @@ impl TreeView<'_> {
             .map(|unread| json!({"id": unread.id, "branch": unread.branch.name, "why": unread.why}))
             .collect();
         json!({
-            "tree": self.path(), "target": self.target, "begun": self.grown.is_begun(),
+            "tree": self.path(), "target": self.target, "begun": self.tree.is_begun(),
             "cut_off": progress.cut_off, "unreadable": unread,
             "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),
@@ -417,7 +417,7 @@ pub fn gate(tree: &TaskTree, progress: &Progress, id: &TaskId) -> Option<&'stati
 }
 
 /// A tree that cannot be shown, for programs.
-pub fn withered_json(tree: &BrokenTree) -> Value {
+pub fn broken_tree_json(tree: &BrokenTree) -> Value {
     json!({"tree": tree.path, "error": tree.why})
 }
 

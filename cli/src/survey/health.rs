@@ -106,22 +106,22 @@ pub fn open_files() -> Option<Finding> {
 
 /// The agents that are installed.
 pub fn installed(found: &[Installed]) -> Finding {
-    let told = |agent: &Installed| {
+    let describe = |agent: &Installed| {
         let version = agent.version.as_deref().unwrap_or("of an unknown version");
         let login = if agent.has_login { " (logged in)" } else { "" };
         format!("{} {version}{login}", agent.name)
     };
     if !found.is_empty() {
-        Finding::ok("installed", found.iter().map(told).collect::<Vec<_>>().join(", "))
+        Finding::ok("installed", found.iter().map(describe).collect::<Vec<_>>().join(", "))
     } else {
         Finding::ok("installed", "none of claude, codex, gemini and opencode is on PATH")
     }
 }
 
 pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
-    let told = found.iter().map(|(provider, variable)| format!("{provider} ({variable})"));
+    let described = found.iter().map(|(provider, variable)| format!("{provider} ({variable})"));
     if !found.is_empty() {
-        Finding::ok("keys", told.collect::<Vec<_>>().join(", "))
+        Finding::ok("keys", described.collect::<Vec<_>>().join(", "))
     } else {
         Finding::ok("keys", "none is set")
     }
@@ -188,9 +188,9 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
     for (key, choice, name) in choices {
         let name = name.as_deref();
         let is_known = choice.argv().is_none() && !brought(choice.kind()) && !name.is_some_and(brought);
-        let made = roster.agent(&choice, name);
-        let unheld = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());
-        findings.push(agent((&key, &choice), made, is_known, environment).await);
+        let resolved = roster.agent(&choice, name);
+        let unheld = is_limited && resolved.as_ref().is_ok_and(|agent| !agent.tells_spending());
+        findings.push(agent(&key, &choice, resolved, is_known, environment).await);
         if unheld {
             findings.push(Finding::warn(
                 "budget",
@@ -204,31 +204,32 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
 
 /// Whether one agent can be started.
 async fn agent(
-    (key, choice): (&str, &AgentChoice),
+    key: &str,
+    choice: &AgentChoice,
     made: Result<Arc<dyn Agent>, NoAgent>,
     is_known: bool,
     environment: &Environment,
 ) -> Finding {
-    let made = match made {
-        Ok(made) => made,
+    let agent = match made {
+        Ok(agent) => agent,
         Err(error) => {
             let text = error.to_string();
             let (message, fix) = text.split_once("; ").unwrap_or((&text, "see docs/agents.md"));
             return Finding::error("agent", format!("`{key}` ({choice}): {message}"), fix);
         }
     };
-    if let Some(program) = made.as_program().filter(|_| is_known) {
+    if let Some(program) = agent.as_program().filter(|_| is_known) {
         let introduction = program.introduce(&Cancel::never()).await;
-        let told = introduction.to_string();
-        let told = format!("`{key}` is {}", told.strip_prefix("agent ").unwrap_or(&told));
+        let text = introduction.to_string();
+        let introduced = format!("`{key}` is {}", text.strip_prefix("agent ").unwrap_or(&text));
         return match introduction.billed {
             _ if introduction.outdated.is_some() => {
                 let outdated = introduction.outdated.unwrap_or_default();
                 let (why, how) = outdated.split_once("; ").unwrap_or((&outdated, "update it"));
-                Finding::warn("agent", format!("{told}: {why}"), how)
+                Finding::warn("agent", format!("{introduced}: {why}"), how)
             }
-            Billing::Unknown(how) => Finding::warn("agent", told.trim_end_matches(&format!(": {how}")), how),
-            _ => Finding::ok("agent", told),
+            Billing::Unknown(how) => Finding::warn("agent", introduced.trim_end_matches(&format!(": {how}")), how),
+            _ => Finding::ok("agent", introduced),
         };
     }
     let argv = choice.argv().unwrap_or_default();

@@ -73,7 +73,7 @@ pub fn describe(left: &Orphan) -> String {
 /// A worktree, and why it can go.
 pub fn describe_worktree(worktree: &OwnWorktree) -> String {
     let path = worktree.path.display();
-    let of = match &worktree.owner {
+    let owner = match &worktree.owner {
         WorktreeOwner::Session { session, .. } => format!("of session {session}"),
         WorktreeOwner::Tasks { target, .. } => format!("of the tasks on {target}"),
         WorktreeOwner::Queue { target, .. } => format!("of the merge queue of {target}"),
@@ -81,9 +81,9 @@ pub fn describe_worktree(worktree: &OwnWorktree) -> String {
     };
     match worktree.state {
         WorktreeState::Missing => format!("git's registration of the worktree {path}, which is gone"),
-        WorktreeState::HalfMade => format!("the half-made worktree {path} {of}"),
-        WorktreeState::Orphaned => format!("the worktree {path} {of}, which no longer exists"),
-        WorktreeState::Idle | WorktreeState::Used => format!("the worktree {path} {of}"),
+        WorktreeState::HalfMade => format!("the half-made worktree {path} {owner}"),
+        WorktreeState::Orphaned => format!("the worktree {path} {owner}, which no longer exists"),
+        WorktreeState::Idle | WorktreeState::Used => format!("the worktree {path} {owner}"),
     }
 }
 

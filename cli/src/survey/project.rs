@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     /// What is guessed from these files, first things first: `FILE: setup | test`.
-    fn told(files: &[(&str, &str)]) -> Vec<String> {
+    fn guessed(files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         let word = |command: Option<String>| command.unwrap_or_else(|| "-".into());
         guesses(&files).into_iter().map(|g| format!("{}: {} | {}", g.from, word(g.setup), word(g.test))).collect()
@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn rust_is_known_by_its_manifest() {
-        assert_eq!(told(&[("Cargo.toml", "[package]\n")]), ["Cargo.toml: - | cargo test"]);
+        assert_eq!(guessed(&[("Cargo.toml", "[package]\n")]), ["Cargo.toml: - | cargo test"]);
         assert_eq!(
-            told(&[("Cargo.toml", "[workspace]\nmembers = []\n"), ("Cargo.lock", "")]),
+            guessed(&[("Cargo.toml", "[workspace]\nmembers = []\n"), ("Cargo.lock", "")]),
             ["Cargo.toml: cargo fetch --locked | cargo test --workspace"]
         );
     }
@@ -177,50 +177,50 @@ mod tests {
             ("bun.lock", "bun install --frozen-lockfile | bun run test"),
             ("nothing", "npm install | npm test"),
         ] {
-            assert_eq!(told(&[("package.json", manifest), (lock, "")]), [format!("package.json: {expected}")]);
+            assert_eq!(guessed(&[("package.json", manifest), (lock, "")]), [format!("package.json: {expected}")]);
         }
         let berry = [("package.json", manifest), ("yarn.lock", ""), (".yarnrc.yml", "")];
-        assert_eq!(told(&berry), ["package.json: yarn install --immutable | yarn test"]);
+        assert_eq!(guessed(&berry), ["package.json: yarn install --immutable | yarn test"]);
         let named = r#"{"packageManager": "pnpm@9.1.0", "scripts": {"test": "x"}}"#;
-        assert_eq!(told(&[("package.json", named)]), ["package.json: - | pnpm test"]);
+        assert_eq!(guessed(&[("package.json", named)]), ["package.json: - | pnpm test"]);
     }
 
     #[test]
     fn a_test_that_is_none_is_not_taken() {
         let fresh = r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#;
-        assert_eq!(told(&[("package.json", fresh)]), ["package.json: - | -"]);
-        assert_eq!(told(&[("package.json", "not JSON")]), ["package.json: - | -"]);
-        assert_eq!(told(&[("pyproject.toml", "[project]\n")]), ["pyproject.toml: - | -"]);
+        assert_eq!(guessed(&[("package.json", fresh)]), ["package.json: - | -"]);
+        assert_eq!(guessed(&[("package.json", "not JSON")]), ["package.json: - | -"]);
+        assert_eq!(guessed(&[("pyproject.toml", "[project]\n")]), ["pyproject.toml: - | -"]);
     }
 
     #[test]
     fn python_has_many_ways() {
         let pytest = "[dependency-groups]\ndev = [\"pytest\"]\n";
         assert_eq!(
-            told(&[("pyproject.toml", pytest), ("uv.lock", "")]),
+            guessed(&[("pyproject.toml", pytest), ("uv.lock", "")]),
             ["pyproject.toml: uv sync | uv run python -m pytest"]
         );
         assert_eq!(
-            told(&[("pyproject.toml", "[tool.poetry]\n"), ("tests", "")]),
+            guessed(&[("pyproject.toml", "[tool.poetry]\n"), ("tests", "")]),
             ["pyproject.toml: poetry install | poetry run python -m unittest"]
         );
         let plain = [("requirements.txt", "pytest\n"), (".gitignore", "/.venv/\n")];
         assert_eq!(
-            told(&plain),
+            guessed(&plain),
             [
                 "requirements.txt: python3 -m venv .venv && .venv/bin/pip install -r requirements.txt | .venv/bin/python -m pytest"
             ]
         );
-        assert_eq!(told(&plain[..1]), ["requirements.txt: - | python3 -m pytest"]);
+        assert_eq!(guessed(&plain[..1]), ["requirements.txt: - | python3 -m pytest"]);
     }
 
     #[test]
     fn go_and_make_come_after_more_specific_projects() {
-        assert_eq!(told(&[("go.mod", "module x\n")]), ["go.mod: go mod download | go test ./..."]);
+        assert_eq!(guessed(&[("go.mod", "module x\n")]), ["go.mod: go mod download | go test ./..."]);
         let makefile = "test := no\n.PHONY: check\nall check: build\n\tmake test:\nsetup:\n";
-        assert_eq!(told(&[("Makefile", makefile)]), ["Makefile: make setup | make check"]);
-        let both = told(&[("Makefile", "test:\n"), ("Cargo.toml", "")]);
+        assert_eq!(guessed(&[("Makefile", makefile)]), ["Makefile: make setup | make check"]);
+        let both = guessed(&[("Makefile", "test:\n"), ("Cargo.toml", "")]);
         assert_eq!(both, ["Cargo.toml: - | cargo test", "Makefile: - | make test"]);
-        assert_eq!(told(&[("README.md", "")]), [""; 0]);
+        assert_eq!(guessed(&[("README.md", "")]), [""; 0]);
     }
 }

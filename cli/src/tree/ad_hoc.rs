@@ -50,14 +50,16 @@ pub struct StartOptions {
 /// another.
 pub fn start_tasks(
     globals: &Globals,
-    (dir, settings, place): (PathBuf, Settings, Place),
+    dir: PathBuf,
+    settings: Settings,
+    place: Place,
     options: &StartOptions,
 ) -> Result<Exit, Failure> {
     let answers = options.answers.read(globals)?;
     let settings = settings.deepening(true);
     deepen_on_demand(&settings, &place.name, &place.repo)?;
     note_repository(&settings.state_dir, place.repo.workdir().unwrap_or(place.repo.git_dir()));
-    let site = RunSite::new(globals, (dir, settings, place), answers, false);
+    let site = RunSite::new(globals, dir, settings, place, answers, false);
     let store = TaskStore::new(&site.place.repo);
     let find = |given: &String| store.find(given).map(|found| found.task.id).map_err(of_no_task);
     // Each once, however often it is named.
@@ -78,7 +80,7 @@ pub fn start_tasks(
         let (tasks, over) = startable(&views, &tasks, &asked)?;
         over.iter().for_each(|done| say!("{done}"));
         if !tasks.is_empty() {
-            let plan = plan(globals, &site, options, &target, (&tasks, &views))?;
+            let plan = plan(globals, &site, options, &target, &tasks, &views)?;
             worst = worst
                 .max(Some(site.work(&[PlannedRepo { place: site.place.clone(), plan: Arc::new(plan) }], Some(claim))?));
         }
@@ -101,7 +103,7 @@ fn nothing_to_do(globals: &Globals, words: &str) -> Result<Exit, Failure> {
 fn views(site: &RunSite<'_>) -> Result<Vec<TaskView>, Failure> {
     let (tasks, _) = TaskStore::new(&site.place.repo).all().map_err(|error| of_store(&error))?;
     let base = site.settings.resolved.config.tree.base_branch.as_ref();
-    view_tasks(&site.place.repo, tasks, (&site.place.branch_prefix, base)).map_err(|error| of_tree(&error))
+    view_tasks(&site.place.repo, tasks, &site.place.branch_prefix, base).map_err(|error| of_tree(&error))
 }
 
 /// The tasks a start without ids means: those that can be worked, and what waits for nothing but them.
@@ -185,7 +187,8 @@ fn plan(
     site: &RunSite<'_>,
     options: &StartOptions,
     target: &BranchName,
-    (tasks, views): (&[&AdHocTask], &[TaskView]),
+    tasks: &[&AdHocTask],
+    views: &[TaskView],
 ) -> Result<TreePlan, Failure> {
     let config = &site.settings.resolved.config;
     let root = site.place.repo.workdir().unwrap_or(site.place.repo.git_dir());

@@ -43,10 +43,10 @@ pub fn print_outcome(
     if globals.json {
         let of_failure = |failure: &Failure| json!({"ended": "error", "error": failure.json()["error"]});
         let mut tasks: Vec<_> = worst.iter().map(of_failure).collect();
-        tasks.extend(ends.iter().map(|(of, ended)| {
-            let mut document = ended_json(globals, dir, &of.plan, ended);
-            if of.plan.repos.is_some() && !matches!(ended, TreeEnded::Done) {
-                document["repo"] = json!(of.place.name);
+        tasks.extend(ends.iter().map(|(planned_repo, ended)| {
+            let mut document = ended_json(globals, dir, &planned_repo.plan, ended);
+            if planned_repo.plan.repos.is_some() && !matches!(ended, TreeEnded::Done) {
+                document["repo"] = json!(planned_repo.place.name);
             }
             document
         }));
@@ -60,7 +60,9 @@ pub fn print_outcome(
         }
         Out::new().json(&document)?;
     } else {
-        ends.iter().try_for_each(|(of, ended)| print_end(globals, (dir, &of.place.repo), &of.plan, ended))?;
+        ends.iter().try_for_each(|(planned_repo, ended)| {
+            print_end(globals, dir, &planned_repo.place.repo, &planned_repo.plan, ended)
+        })?;
         failures.iter().for_each(|failure| failure.report(false));
     }
     match worst {
@@ -69,12 +71,7 @@ pub fn print_outcome(
     }
 }
 
-fn print_end(
-    globals: &Globals,
-    (dir, repo): (&Path, &Repo),
-    plan: &TreePlan,
-    ended: &TreeEnded,
-) -> Result<(), Failure> {
+fn print_end(globals: &Globals, dir: &Path, repo: &Repo, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
     let mut out = Out::new();
     let commands = PlanCommands { globals, dir, plan };
     let head = |text: String| style::head(&text);
@@ -122,7 +119,7 @@ fn print_end(
         TreeEnded::Stalled(blocked) => {
             out.line(head(format!("stalled: {}", stalled(plan.limits.only.as_ref()))))?;
             blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
-            stall_hints(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
+            stall_hints(globals, dir, repo, plan, blocked).into_iter().try_for_each(|way| out.line(way))
         }
         TreeEnded::OutOfBudget { why } => out.line(head(format!("stopped: {why}"))),
         TreeEnded::Paused(Pause { questions, .. }) if !questions.is_empty() => {
@@ -183,7 +180,7 @@ fn other_tree_command(globals: &Globals, dir: &Path, refusal: &Refusal) -> Optio
 }
 
 /// The commands that help where nothing can start.
-fn stall_hints(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
+fn stall_hints(globals: &Globals, dir: &Path, repo: &Repo, plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
     let commands = PlanCommands { globals, dir, plan };
     let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);
     let first = |why: Why| waits().find(|wait| wait.why == why).map(|wait| &wait.on);

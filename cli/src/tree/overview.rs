@@ -62,7 +62,7 @@ pub struct TreeHistory {
     /// Its repositories, if its tasks are in several.
     places: Option<TreePlaces>,
     /// Why its file cannot be read, where that is known.
-    pub withered: Option<BrokenTree>,
+    pub broken: Option<BrokenTree>,
 }
 
 /// A tree that was worked or is in its usual place, and cannot be shown.
@@ -152,7 +152,7 @@ impl TreeContext {
             (None, None) => None,
         };
         if let Some(file) = file {
-            return Ok((vec![self.grown(file, reader)?], Vec::new()));
+            return Ok((vec![self.with_progress(file, reader)?], Vec::new()));
         }
         let root = repo.workdir().unwrap_or(&self.dir).to_owned();
         let mut places = usual(&root);
@@ -160,7 +160,7 @@ impl TreeContext {
         let mut more: Vec<PathBuf> = worked.filter(|place| !places.contains(place)).collect();
         more.sort();
         places.extend(more);
-        let (mut grown, mut withered) = (Vec::new(), Vec::new());
+        let (mut trees, mut broken) = (Vec::new(), Vec::new());
         for place in places {
             let path = place.strip_prefix(&root).unwrap_or(&place).display().to_string();
             if !place.is_file() {
@@ -170,83 +170,87 @@ impl TreeContext {
                 } else {
                     "it is outside the repository or gone; name it with --tree"
                 };
-                withered.push(BrokenTree { path, why: format!("it was worked here, and {what}"), invalid: false });
+                broken.push(BrokenTree { path, why: format!("it was worked here, and {what}"), invalid: false });
                 continue;
             }
             match read(&place, repo).and_then(|file| self.places(&file).map(|_| file)) {
-                Ok(file) => grown.push(self.grown(file, reader)?),
-                Err(failure) => withered.push(BrokenTree { path, why: failure.sentence(), invalid: true }),
+                Ok(file) => trees.push(self.with_progress(file, reader)?),
+                Err(failure) => broken.push(BrokenTree { path, why: failure.sentence(), invalid: true }),
             }
         }
-        Ok((grown, withered))
+        Ok((trees, broken))
     }
 
     fn places(&self, file: &TreeFile) -> Result<Option<TreePlaces>, Failure> {
         TreePlaces::find(&file.tree, &self.place, &self.settings)
     }
 
-    fn grown(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
+    fn with_progress(&self, file: TreeFile, reader: &mut ProgressReader) -> Result<TreeWithProgress, Failure> {
         let progress = reader.read(&file.name).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
         let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
-        let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
+        let progress = as_merged_now(repo, &file.tree, &self.limits, &self.target, prefix, progress);
         let progress = progress.map_err(|error| of_tree(&error))?;
         let Some(places) = self.places(&file)? else {
             return Ok(TreeWithProgress { file, progress, places: None, each: BTreeMap::new() });
         };
         let mut each = places.repos.read(&file.tree, &file.name).map_err(|error| of_tree(&error.into()))?;
         each.insert(self.place.name.clone(), progress.clone());
-        let progress = progress.with_outside(&file.tree, (&self.place.name, &places.repos.nodes), &each);
+        let progress = progress.with_outside(&file.tree, &self.place.name, &places.repos.nodes, &each);
         Ok(TreeWithProgress { file, progress, places: Some(places), each })
     }
 
     /// The repository a task of a tree is worked in, and the tree as seen from there. None if that is this one.
-    pub fn at_task(&self, grown: &TreeWithProgress, task: &TaskId) -> Option<(Self, TreeWithProgress)> {
-        let places = grown.places.as_ref()?;
-        let of = places.of(task).filter(|of| of.name != self.place.name)?;
-        let own = grown.each.get(&of.name).cloned().unwrap_or_default();
-        let progress = own.with_outside(&grown.file.tree, (&of.name, &places.repos.nodes), &grown.each);
-        let place = Place { repo: of.repo.clone(), name: of.name.clone(), branch_prefix: of.branch_prefix.clone() };
+    pub fn at_task(&self, tree: &TreeWithProgress, task: &TaskId) -> Option<(Self, TreeWithProgress)> {
+        let places = tree.places.as_ref()?;
+        let tree_repo = places.of(task).filter(|tree_repo| tree_repo.name != self.place.name)?;
+        let own = tree.each.get(&tree_repo.name).cloned().unwrap_or_default();
+        let progress = own.with_outside(&tree.file.tree, &tree_repo.name, &places.repos.nodes, &tree.each);
+        let place = Place {
+            repo: tree_repo.repo.clone(),
+            name: tree_repo.name.clone(),
+            branch_prefix: tree_repo.branch_prefix.clone(),
+        };
         let ground = Self {
             settings: self.settings.clone(),
             place,
-            target: of.target.clone(),
+            target: tree_repo.target.clone(),
             limits: self.limits.clone(),
-            base: of.base_branch.clone(),
+            base: tree_repo.base_branch.clone(),
             dir: self.dir.clone(),
             ad_hoc: None,
         };
-        let (file, each) = (grown.file.clone(), grown.each.clone());
+        let (file, each) = (tree.file.clone(), tree.each.clone());
         Some((ground, TreeWithProgress { file, progress, places: Some(places.clone()), each }))
     }
 
     /// The histories of the named tree, of those that have the task, or of all of the branch.
     pub fn worked(&self, asked: Option<&Path>, task: Option<&TaskId>) -> Result<Vec<TreeHistory>, Failure> {
         let mut reader = self.reader();
-        let (grown, withered) = self.trees(asked, &mut reader)?;
+        let (trees, broken) = self.trees(asked, &mut reader)?;
         // What other programs did names no tree, so any name finds it.
-        let unnamed = (grown.is_empty() && withered.is_empty()).then_some(None);
-        let of_grown = |TreeWithProgress { progress, file, places, .. }: TreeWithProgress| TreeHistory {
+        let unnamed = (trees.is_empty() && broken.is_empty()).then_some(None);
+        let history = |TreeWithProgress { progress, file, places, .. }: TreeWithProgress| TreeHistory {
             progress,
             file: Some(file),
             places,
-            withered: None,
+            broken: None,
         };
-        let mut worked: Vec<TreeHistory> = grown.into_iter().map(of_grown).collect();
+        let mut worked: Vec<TreeHistory> = trees.into_iter().map(history).collect();
         if asked.is_none() && self.ad_hoc.is_none() {
             let progress = reader.read(&TreeName::Tasks).map_err(|error| of_tree(&error.into()))?;
             let any = progress.tasks().next().is_some();
-            worked.extend(any.then_some(TreeHistory { progress, file: None, places: None, withered: None }));
+            worked.extend(any.then_some(TreeHistory { progress, file: None, places: None, broken: None }));
         }
-        for withered in withered.into_iter().map(Some).chain(unnamed) {
-            let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
+        for broken in broken.into_iter().map(Some).chain(unnamed) {
+            let path = broken.as_ref().map_or(NAME, |tree| tree.path.as_str());
             let progress = reader.read(&TreeName::File(path.to_owned())).map_err(|error| of_tree(&error.into()))?;
-            worked.push(TreeHistory { progress, file: None, places: None, withered });
+            worked.push(TreeHistory { progress, file: None, places: None, broken });
         }
         if let Some(task) = task {
             let with_task = || worked.iter().filter(|worked| worked.has(task));
             if with_task().next().is_none() || with_task().filter(|worked| worked.file.is_some()).count() > 1 {
                 let files: Vec<&TreeFile> = worked.iter().filter_map(|worked| worked.file.as_ref()).collect();
-                return Err(no_single_tree(task, &files, worked.iter().find_map(|worked| worked.withered.as_ref())));
+                return Err(no_single_tree(task, &files, worked.iter().find_map(|worked| worked.broken.as_ref())));
             }
             worked.retain(|worked| worked.has(task));
         }
@@ -255,21 +259,21 @@ impl TreeContext {
 
     /// The one tree that was asked for, or that has the task.
     pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<TreeWithProgress, Failure> {
-        let (grown, withered) = self.trees(asked, &mut self.reader())?;
+        let (trees, broken) = self.trees(asked, &mut self.reader())?;
         let (mut with_task, others): (Vec<TreeWithProgress>, Vec<TreeWithProgress>) =
-            grown.into_iter().partition(|tree| tree.file.tree.node(task).is_some());
+            trees.into_iter().partition(|tree| tree.file.tree.node(task).is_some());
         if with_task.len() == 1 {
             return Ok(with_task.remove(0));
         }
         let files: Vec<&TreeFile> = with_task.iter().chain(&others).map(|tree| &tree.file).collect();
-        Err(no_single_tree(task, &files, withered.first()))
+        Err(no_single_tree(task, &files, broken.first()))
     }
 }
 
 /// Why a task is not that of one tree: there is no tree, none has it, or several have it.
-fn no_single_tree(task: &TaskId, files: &[&TreeFile], withered: Option<&BrokenTree>) -> Failure {
+fn no_single_tree(task: &TaskId, files: &[&TreeFile], broken: Option<&BrokenTree>) -> Failure {
     if files.is_empty() {
-        let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
+        let hint = broken.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), BrokenTree::cannot_be_used);
         return Failure::new(Code::NoTree, format!("there is no task `{task}`: no tree was found")).hint(hint);
     }
     let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| file.name.to_string()), 5);
@@ -326,7 +330,7 @@ impl TreeWithProgress {
         let Some(places) = &self.places else { return next(tree, &self.progress) };
         let seen = places.used.iter().map(|place| {
             let own = self.each.get(&place.name).cloned().unwrap_or_default();
-            let seen = own.with_outside(tree, (&place.name, &places.repos.nodes), &self.each);
+            let seen = own.with_outside(tree, &place.name, &places.repos.nodes, &self.each);
             next(tree, &seen)
         });
         first_next(tree, seen)

@@ -138,15 +138,15 @@ pub fn make(
 ) -> Result<Vec<PlannedRepo>, Failure> {
     let places = TreePlaces::find(&file.tree, place, settings)?;
     let plan = |place: &Place, file: TreeFile| {
-        let plan = make_one((globals, args, tasks, settings), (place, places.as_ref()), file, target(place)?)?;
+        let plan = make_one(globals, args, tasks, settings, place, places.as_ref(), file)?;
         check_directories(&plan, place)?;
         Ok(PlannedRepo { place: place.clone(), plan: Arc::new(plan) })
     };
     match &places {
         None => Ok(vec![plan(place, file)?]),
         Some(several) => {
-            let of_place = |of: &Place| TreeFile { tracked: file.tracked && of.name == place.name, ..file.clone() };
-            several.used.iter().map(|of| plan(of, of_place(of))).collect()
+            let of_place = |used: &Place| TreeFile { tracked: file.tracked && used.name == place.name, ..file.clone() };
+            several.used.iter().map(|used| plan(used, of_place(used))).collect()
         }
     }
 }
@@ -163,11 +163,15 @@ fn refuse_joint_phases(tree: &TaskTree, places: Option<&TreePlaces>) -> Result<(
 }
 
 fn make_one(
-    (globals, args, tasks, settings): (&Globals, &TreeArgs, &Tasks, &Settings),
-    (place, places): (&Place, Option<&TreePlaces>),
+    globals: &Globals,
+    args: &TreeArgs,
+    tasks: &Tasks,
+    settings: &Settings,
+    place: &Place,
+    places: Option<&TreePlaces>,
     file: TreeFile,
-    target: BranchName,
 ) -> Result<TreePlan, Failure> {
+    let target = target(place)?;
     let config = &settings.resolved.config;
     check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
@@ -198,10 +202,11 @@ fn make_one(
                 .hint(format!("name one of {}", listed(below, 10)))
         });
     }
-    let base_branch = match places.and_then(|places| places.repos.all.iter().find(|of| of.name == place.name)) {
-        Some(of) => of.base_branch.clone(),
-        None => tree.base_branch.clone(),
-    };
+    let base_branch =
+        match places.and_then(|places| places.repos.all.iter().find(|tree_repo| tree_repo.name == place.name)) {
+            Some(tree_repo) => tree_repo.base_branch.clone(),
+            None => tree.base_branch.clone(),
+        };
     if let Some(base) = base_branch.as_ref().filter(|_| places.is_none()) {
         named_base(&place.repo, base).map_err(|error| of_tree(&error.into()))?;
     }
@@ -217,7 +222,7 @@ fn make_one(
     let reports = in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports"));
     let only_queued = isolation != Isolation::Task;
     let is_used = !only_queued || has_queued(place, &file.tree, &target)?;
-    let queue = is_used.then(|| landing(settings, place, (&logs, &reports), only_queued));
+    let queue = is_used.then(|| landing(settings, place, &logs, &reports, only_queued));
     Ok(TreePlan {
         limits: ScheduleOptions {
             retry_failed: args.retry_failed,
@@ -255,7 +260,7 @@ fn make_one(
 
 /// How tasks with branches of their own land: through the queue, also where others wait for a person to put them into
 /// it.
-fn landing(settings: &Settings, place: &Place, (logs, reports): (&str, &str), only_queued: bool) -> QueueLanding {
+fn landing(settings: &Settings, place: &Place, logs: &str, reports: &str, only_queued: bool) -> QueueLanding {
     let own = QueueSettings { logs: logs.to_owned(), reports: reports.to_owned(), ..queue_settings(settings, place) };
     QueueLanding { settings: own, is_enabled: true, only_queued, approves: false, priorities: BTreeMap::new() }
 }
@@ -405,7 +410,7 @@ pub(super) fn default_pipeline(
     let read = if is_given { PipelineFile::read_given } else { PipelineFile::read };
     match &config.tree.pipeline {
         Some(path) => for_tasks(read(path, &globals.path(path))?, config, own),
-        None => with_steps((config, own), TASK_PIPELINE.to_owned(), "task.dot".into(), BTreeMap::new()),
+        None => with_steps(config, own, TASK_PIPELINE.to_owned(), "task.dot".into(), BTreeMap::new()),
     }
 }
 
@@ -442,7 +447,7 @@ pub(super) fn for_tasks(file: PipelineFile, config: &Config, own: &OwnWorker) ->
                 .to_owned()
         }));
     }
-    with_steps((config, own), file.source, file.name, file.files)
+    with_steps(config, own, file.source, file.name, file.files)
 }
 
 /// Placeholders for the values of a task, where there is no task yet.
@@ -457,7 +462,8 @@ fn unusable(pipeline: &str, why: &str) -> Failure {
 /// Gives the nodes of agents what the task names, and the steps among them the agents, models and limits the
 /// configuration names, where the pipeline does not.
 fn with_steps(
-    (config, own): (&Config, &OwnWorker),
+    config: &Config,
+    own: &OwnWorker,
     dot: String,
     path: String,
     files: BTreeMap<String, String>,

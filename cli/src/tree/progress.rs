@@ -61,14 +61,14 @@ impl TreeProgress {
         self.line(match &plan.name {
             TreeName::File(path) if plan.repos.is_some() => {
                 let on = plan.repos.iter().flat_map(|repos| repos.used(&plan.tree));
-                let on = listed(on.map(|of| format!("`{}` of {}", of.target, of.name)), 10);
+                let on = listed(on.map(|tree_repo| format!("`{}` of {}", tree_repo.target, tree_repo.name)), 10);
                 format!("working `{path}` on branches {on}: {} of {all} done", self.done)
             }
             TreeName::File(path) => format!("working `{path}` on branch `{on}`: {} of {all} done", self.done),
             TreeName::Tasks => format!("working {all} on branch `{on}`"),
         });
-        if let Some(told) = short_ids(progress, plan.target.as_str()) {
-            self.line(told);
+        if let Some(warning) = short_ids(progress, plan.target.as_str()) {
+            self.line(warning);
         }
         if !changes.is_empty() {
             warning!(TreeEdited, "{} was edited since the last run:", plan.name);
@@ -101,12 +101,12 @@ impl TreeProgress {
     }
 
     /// Takes one event of a run over a plan.
-    pub fn event(&mut self, plan: &TreePlan, told: &Notification) {
+    pub fn event(&mut self, plan: &TreePlan, notification: &Notification) {
         self.live.draw();
-        let event = &told.recorded.event;
-        self.json.iter_mut().for_each(|stream| stream.print(told));
-        self.spoken.hear(event, &self.speaker(told));
-        let session = told.by.as_ref().map(|(session, _)| session);
+        let event = &notification.recorded.event;
+        self.json.iter_mut().for_each(|stream| stream.print(notification));
+        self.spoken.hear(event, &self.speaker(notification));
+        let session = notification.by.as_ref().map(|(session, _)| session);
         let task = session.and_then(|session| self.working.get(session)).map(|(task, _)| task.to_string());
         let task = task.unwrap_or_default();
         match event {
@@ -157,7 +157,7 @@ impl TreeProgress {
         self.working.retain(|_, (other, _)| other != task);
         self.working.insert(session.clone(), (task.clone(), attempt));
         self.live.set(|now| now.start(&id, Doing { id: id.clone(), step: String::new(), attempt }));
-        let attempt = number.zip(*of).map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
+        let attempt = number.zip(*of).map(|(number, most)| format!(", attempt {number} of {most}")).unwrap_or_default();
         let how = if started.resumed { "resumes" } else { "begins" };
         let (mark, name) = (paint(BEGINS, "▸"), shown_name(&started.title));
         let where_to = started.repo.as_ref().filter(|_| plan.repos.is_some());
@@ -188,8 +188,8 @@ impl TreeProgress {
     }
 
     /// What lines of an agent begin with, where several tasks are worked at once.
-    fn speaker(&self, told: &Notification) -> String {
-        let task = told.by.as_ref().and_then(|(session, _)| self.working.get(session)).map(|(task, _)| task);
+    fn speaker(&self, notification: &Notification) -> String {
+        let task = notification.by.as_ref().and_then(|(session, _)| self.working.get(session)).map(|(task, _)| task);
         match task.filter(|_| self.working.len() > 1) {
             Some(task) => format!("{} ", paint(FAINT, &format!("{task} │"))),
             None => String::new(),

@@ -53,7 +53,7 @@ impl TreePlaces {
     /// The repository of a node.
     pub fn of(&self, node: &TaskId) -> Option<&TreeRepo> {
         let name = self.repos.nodes.of(node);
-        self.repos.all.iter().find(|of| of.name == *name)
+        self.repos.all.iter().find(|repo| repo.name == *name)
     }
 }
 

@@ -67,7 +67,7 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
     let place = Place::find(&dir, target_repo, &settings)?;
     let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
     let planned = make(globals, args, tasks, &settings, &place, file)?;
-    let site = RunSite::new(globals, (dir, settings, place), answers, is_trusted);
+    let site = RunSite::new(globals, dir, settings, place, answers, is_trusted);
     if args.dry_run {
         // What would be done can be shown without anybody who does it.
         site.check_answers(&planned)?;
@@ -92,7 +92,9 @@ impl<'a> RunSite<'a> {
     /// A run in a directory. Nobody is asked about what is trusted.
     pub fn new(
         globals: &'a Globals,
-        (dir, settings, place): (PathBuf, Settings, Place),
+        dir: PathBuf,
+        settings: Settings,
+        place: Place,
         answers: Answers,
         is_trusted: bool,
     ) -> Self {
@@ -114,11 +116,13 @@ impl<'a> RunSite<'a> {
         plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
         self.check_answers(planned)?;
         let built = build(globals, &self.settings, &self.settings.resolved.config, self.answers.clone())?;
-        let others = planned[1..].iter().map(|of| of.place.clone()).collect();
+        let others = planned[1..].iter().map(|planned_repo| planned_repo.place.clone()).collect();
         let places = Places { others, ..Places::one(planned[0].place.clone()) };
         places.all().for_each(|place| show_git_progress(globals, &place.repo));
         let is_own = |owner: &WorktreeOwner| match owner {
-            WorktreeOwner::Tasks { target, .. } => planned.iter().any(|of| of.plan.target == *target),
+            WorktreeOwner::Tasks { target, .. } => {
+                planned.iter().any(|planned_repo| planned_repo.plan.target == *target)
+            }
             _ => false,
         };
         repair_worktrees(&places, &self.settings, is_own);
@@ -128,12 +132,13 @@ impl<'a> RunSite<'a> {
         // Nothing is run before everything is approved. Only who has the tasks knows what all of it is.
         let (mut runs, mut left) = (Vec::new(), Vec::new());
         let mut claim = claim;
-        for of in planned {
-            let repo = &of.place.repo;
-            let claim = claim.take().map_or_else(|| TreeClaim::of_target(repo, &of.plan.target), Ok);
-            let opened =
-                claim.and_then(|claim| tree::open(built.engine.clone(), repo.clone(), Arc::clone(&of.plan), claim));
-            let (run, brought) = opened.map_err(|error| self.failed(of, &error))?;
+        for planned_repo in planned {
+            let repo = &planned_repo.place.repo;
+            let claim = claim.take().map_or_else(|| TreeClaim::of_target(repo, &planned_repo.plan.target), Ok);
+            let opened = claim.and_then(|claim| {
+                tree::open(built.engine.clone(), repo.clone(), Arc::clone(&planned_repo.plan), claim)
+            });
+            let (run, brought) = opened.map_err(|error| self.failed(planned_repo, &error))?;
             wait_for(self.agree(&run, &brought))?;
             runs.push(run);
             left.extend(brought.left);
@@ -149,22 +154,27 @@ impl<'a> RunSite<'a> {
         let mut shown = TreeProgress::new(globals, plan);
         check_agents_of(plan, &built.engine.agents)?;
         let stopped_by = built.stopped_by();
-        let run = self.run((planned, runs, left), built.engine, &built.protection, &mut shown);
+        let run = self.run(planned, runs, left, built.engine, &built.protection, &mut shown);
         let ended = block_on(stopped_by, run)?;
-        let failures = ended.errors.iter().map(|(of, error)| self.failed(&planned[*of], error)).collect();
-        let ends: Vec<_> = ended.ends.iter().map(|(of, ended)| (&planned[*of], ended)).collect();
+        let failures = ended.errors.iter().map(|(index, error)| self.failed(&planned[*index], error)).collect();
+        let ends: Vec<_> = ended.ends.iter().map(|(index, ended)| (&planned[*index], ended)).collect();
         outcome::print_outcome(globals, &self.dir, ends, failures)
     }
 
     /// Refuses answers to gates there are not.
     fn check_answers(&self, planned: &[PlannedRepo]) -> Result<(), Failure> {
         let asking = self.pipelines_with_gates(planned)?;
-        check_answers(&asking.iter().collect::<Vec<_>>(), planned.first().map(|of| &*of.plan.tree), &self.answers)
+        check_answers(
+            &asking.iter().collect::<Vec<_>>(),
+            planned.first().map(|planned_repo| &*planned_repo.plan.tree),
+            &self.answers,
+        )
     }
 
     /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could continue with.
     fn pipelines_with_gates(&self, planned: &[PlannedRepo]) -> Result<Vec<Pipeline>, Failure> {
-        let mut asking: Vec<Pipeline> = planned.iter().take(1).flat_map(|of| of.plan.used_pipelines()).collect();
+        let mut asking: Vec<Pipeline> =
+            planned.iter().take(1).flat_map(|planned_repo| planned_repo.plan.used_pipelines()).collect();
         for PlannedRepo { place, plan } in planned.iter().filter(|_| !self.answers.named.is_empty()) {
             if plan.fresh {
                 continue;
@@ -190,7 +200,9 @@ impl<'a> RunSite<'a> {
     /// Works plans to their end.
     async fn run(
         &self,
-        (planned, runs, left): (&[PlannedRepo], Vec<TreeRun>, Vec<OpenSession>),
+        planned: &[PlannedRepo],
+        runs: Vec<TreeRun>,
+        left: Vec<OpenSession>,
         engine: Arc<Engine>,
         protection: &SandboxChoice,
         shown: &mut TreeProgress,
@@ -203,26 +215,26 @@ impl<'a> RunSite<'a> {
         warn_unmetered(engine.unmetered(plan.used_pipelines().chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { runs[0].progress() };
-        let mut told = engine.events.subscribe();
+        let mut events = engine.events.subscribe();
         let changes = tree::changes(&runs[0]);
-        std::iter::from_fn(|| told.next_now()).for_each(|told| shown.event(plan, &told));
-        drop(told);
+        std::iter::from_fn(|| events.next_now()).for_each(|notification| shown.event(plan, &notification));
+        drop(events);
         shown.begin(plan, progress, &changes);
         let alone = plan.used_pipelines().chain(left).any(|pipeline| any_unproxied(&pipeline, &engine.agents));
         let protection = Protection { chosen: protection, alone, simulated: false };
-        let mut hear = |told: &Notification| {
-            protection.hear(self.globals, &told.recorded.event);
-            shown.event(plan, told);
+        let mut hear = |notification: &Notification| {
+            protection.hear(self.globals, &notification.recorded.event);
+            shown.event(plan, notification);
         };
         let several = SeveralRuns::new(plan, runs);
-        let ended = several.work(&mut hear, async |of, run| self.ask_again(&planned[of], run).await).await?;
+        let ended = several.work(&mut hear, async |index, run| self.ask_again(&planned[index], run).await).await?;
         shown.finish();
         Ok(ended)
     }
 
     /// Asks for approval of what a run has come upon meanwhile.
-    async fn ask_again(&self, of: &PlannedRepo, run: &mut TreeRun) -> Result<(), Failure> {
-        let brought = tree::pending_trust(run).map_err(|error| self.failed(of, &error))?;
+    async fn ask_again(&self, planned_repo: &PlannedRepo, run: &mut TreeRun) -> Result<(), Failure> {
+        let brought = tree::pending_trust(run).map_err(|error| self.failed(planned_repo, &error))?;
         self.agree(run, &brought).await
     }
 
@@ -286,8 +298,8 @@ fn dry_run(globals: &Globals, planned: &[PlannedRepo]) -> Result<Exit, Failure> 
             // A tree that is started again has nothing after it.
             progress = progress.anew();
         }
-        let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));
-        let merged = as_merged_now(repo, tree, &plan.target, &plan.branch_prefix, progress);
+        let (repo, prefix) = (&place.repo, &plan.branch_prefix);
+        let merged = as_merged_now(repo, &plan.tree, &plan.limits, &plan.target, prefix, progress);
         read.push((plan, merged.map_err(|error| of_tree(&error))?));
     }
     let others: BTreeMap<RepoName, Progress> =
@@ -308,7 +320,10 @@ fn dry_run(globals: &Globals, planned: &[PlannedRepo]) -> Result<Exit, Failure> 
     if globals.json {
         let mut document = json!({"tree": plan.name.file(), "target": plan.target, "next": next, "left": left});
         if plan.repos.is_some() {
-            document["targets"] = planned.iter().map(|of| (of.place.name.to_string(), json!(of.plan.target))).collect();
+            document["targets"] = planned
+                .iter()
+                .map(|planned_repo| (planned_repo.place.name.to_string(), json!(planned_repo.plan.target)))
+                .collect();
             document["repos"] = left.iter().map(|task| (task.to_string(), json!(repo_of(task)))).collect();
         }
         out.json(&document)?;
@@ -317,7 +332,9 @@ fn dry_run(globals: &Globals, planned: &[PlannedRepo]) -> Result<Exit, Failure> 
     match plan.repos {
         None => out.line(format!("would work {} on branch `{}`", plan.name, plan.target))?,
         Some(_) => {
-            let on = planned.iter().map(|of| format!("`{}` of {}", of.plan.target, of.place.name));
+            let on = planned
+                .iter()
+                .map(|planned_repo| format!("`{}` of {}", planned_repo.plan.target, planned_repo.place.name));
             out.line(format!("would work {} on branches {}", plan.name, listed(on, 10)))?;
         }
     }

@@ -49,9 +49,9 @@ impl<'p> SeveralRuns<'p> {
             return Ok(self.ended);
         }
         if self.begin_all() {
-            while let Some(of) = self.next() {
-                let outcome = self.work_one(of, hear, &ask).await?;
-                if !self.take(of, outcome) {
+            while let Some(index) = self.next() {
+                let outcome = self.work_one(index, hear, &ask).await?;
+                if !self.take(index, outcome) {
                     self.look();
                     return Ok(self.ended);
                 }
@@ -64,22 +64,22 @@ impl<'p> SeveralRuns<'p> {
     /// Works one run until nothing more can start in it, and asks for approval of what it comes upon.
     async fn work_one(
         &mut self,
-        of: usize,
+        index: usize,
         hear: &mut impl FnMut(&Notification),
         ask: &impl AsyncFn(usize, &mut TreeRun) -> Result<(), Failure>,
     ) -> Result<TreeOutcome, Failure> {
         let mut outcome = TreeOutcome::default();
-        let mut run = self.runs[of].take().expect("a run is under way once");
+        let mut run = self.runs[index].take().expect("a run is under way once");
         loop {
             let ended;
             (run, ended) = tree::spawn(run).follow(&mut *hear).await;
             ended.ends.into_iter().for_each(|ended| outcome.add(ended));
             outcome.errors.extend(ended.errors);
             if !outcome.take_unasked() || !outcome.errors.is_empty() {
-                self.runs[of] = Some(run);
+                self.runs[index] = Some(run);
                 return Ok(outcome);
             }
-            ask(of, &mut run).await?;
+            ask(index, &mut run).await?;
         }
     }
 
@@ -87,11 +87,11 @@ impl<'p> SeveralRuns<'p> {
     fn begin_all(&mut self) -> bool {
         let fresh = self.plan.fresh;
         let mut runs: Vec<TreeRun> = self.runs.iter_mut().filter_map(Option::take).collect();
-        for (of, run) in runs.iter_mut().enumerate().filter(|_| fresh) {
+        for (index, run) in runs.iter_mut().enumerate().filter(|_| fresh) {
             match run.begin() {
                 Ok(None) => {}
-                Ok(Some(ended)) => self.ended.ends.push((of, ended)),
-                Err(error) => self.ended.errors.push((of, error)),
+                Ok(Some(ended)) => self.ended.ends.push((index, ended)),
+                Err(error) => self.ended.errors.push((index, error)),
             }
         }
         if let Err(error) = tree::share_spending(&mut runs) {
@@ -106,33 +106,33 @@ impl<'p> SeveralRuns<'p> {
         self.look().then_some(())?;
         let runs = || self.runs.iter().flatten().enumerate();
         let targets: Vec<CommitId> = runs().map(|(_, run)| run.target_at()).collect();
-        let is_allowed = |of: usize, run: &TreeRun, next: &NextAction| match (&self.done, &self.plan.limits.only) {
+        let is_allowed = |index: usize, run: &TreeRun, next: &NextAction| match (&self.done, &self.plan.limits.only) {
             // What else belongs to the task that was done are the tests of its phases.
-            (Some((by, _)), _) => of != *by && matches!(next, NextAction::Gate(_)),
+            (Some((by, _)), _) => index != *by && matches!(next, NextAction::Gate(_)),
             (None, Some(only)) => run.works(only),
             (None, None) => true,
         };
         // What has come to nothing would again, as long as nothing has moved.
-        let is_tried = |of: usize, next: &NextAction| {
-            self.tried.get(&of).is_some_and(|(tried, at)| tried == next && *at == targets)
+        let is_tried = |index: usize, next: &NextAction| {
+            self.tried.get(&index).is_some_and(|(tried, at)| tried == next && *at == targets)
         };
-        let starts = runs().filter_map(|(of, run)| {
+        let starts = runs().filter_map(|(index, run)| {
             let (place, next) = run.to_start()?;
-            (is_allowed(of, run, &next) && !is_tried(of, &next)).then_some((place, of, next))
+            (is_allowed(index, run, &next) && !is_tried(index, &next)).then_some((place, index, next))
         });
-        let (_, of, next) = starts.min_by_key(|(place, of, _)| (*place, *of))?;
-        self.tried.insert(of, (next, targets));
-        Some(of)
+        let (_, index, next) = starts.min_by_key(|(place, index, _)| (*place, *index))?;
+        self.tried.insert(index, (next, targets));
+        Some(index)
     }
 
     /// Has all runs see what became of the others. False if one cannot.
     fn look(&mut self) -> bool {
         let done = self.done.as_ref().map(|(_, task)| task);
         for look in [TreeRun::write_marks, TreeRun::look_at_others] {
-            for (of, run) in self.runs.iter_mut().flatten().enumerate() {
+            for (index, run) in self.runs.iter_mut().flatten().enumerate() {
                 done.into_iter().for_each(|task| run.restrict_to(task));
                 if let Err(error) = look(run) {
-                    self.ended.errors.push((of, error));
+                    self.ended.errors.push((index, error));
                     return false;
                 }
             }
@@ -141,17 +141,17 @@ impl<'p> SeveralRuns<'p> {
     }
 
     /// Takes in how a run ended. False if nothing more is to be worked.
-    fn take(&mut self, of: usize, outcome: TreeOutcome) -> bool {
+    fn take(&mut self, index: usize, outcome: TreeOutcome) -> bool {
         let mut goes_on = outcome.errors.is_empty();
-        self.ended.errors.extend(outcome.errors.into_iter().map(|error| (of, error)));
+        self.ended.errors.extend(outcome.errors.into_iter().map(|error| (index, error)));
         for ended in outcome.ends {
             match ended {
                 // Whether that is the end depends on the others.
                 TreeEnded::Done | TreeEnded::Stalled(_) => {}
-                TreeEnded::TaskDone(task) => self.done = self.done.take().or(Some((of, task))),
+                TreeEnded::TaskDone(task) => self.done = self.done.take().or(Some((index, task))),
                 ended => {
                     goes_on &= ended.lets_others_work(self.plan);
-                    self.ended.ends.push((of, ended));
+                    self.ended.ends.push((index, ended));
                 }
             }
         }
@@ -163,25 +163,25 @@ impl<'p> SeveralRuns<'p> {
         if !self.ended.errors.is_empty() {
             return;
         }
-        if let Some((of, task)) = self.done.take() {
+        if let Some((index, task)) = self.done.take() {
             if self.ended.ends.is_empty() {
-                self.ended.ends.push((of, TreeEnded::TaskDone(task)));
+                self.ended.ends.push((index, TreeEnded::TaskDone(task)));
             }
             return;
         }
         let mut done = None;
-        for (of, run) in self.runs.iter_mut().enumerate() {
+        for (index, run) in self.runs.iter_mut().enumerate() {
             let run = run.as_mut().expect("no run is under way");
             if self.plan.limits.only.as_ref().is_some_and(|only| !run.works(only)) {
                 continue;
             }
             match run.conclude() {
-                Ok(Some(ended @ (TreeEnded::Done | TreeEnded::TaskDone(_)))) => done = done.or(Some((of, ended))),
+                Ok(Some(ended @ (TreeEnded::Done | TreeEnded::TaskDone(_)))) => done = done.or(Some((index, ended))),
                 Ok(Some(ended)) if self.ended.ends.iter().any(|(_, other)| other.repeats(&ended)) => {}
-                Ok(Some(ended)) => self.ended.ends.push((of, ended)),
+                Ok(Some(ended)) => self.ended.ends.push((index, ended)),
                 // It has come to nothing, whatever the reason.
-                Ok(None) => done = Some((of, TreeEnded::Stalled(Vec::new()))),
-                Err(error) => self.ended.errors.push((of, error)),
+                Ok(None) => done = Some((index, TreeEnded::Stalled(Vec::new()))),
+                Err(error) => self.ended.errors.push((index, error)),
             }
         }
         if self.ended.ends.is_empty() && self.ended.errors.is_empty() {

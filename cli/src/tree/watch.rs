@@ -85,29 +85,29 @@ pub fn watch(
         let mut shown = String::new();
         loop {
             let before = refs(repo)?;
-            let picture = look()?;
+            let page = look()?;
             // What changed may not be anything that is shown.
-            let now = if globals.json { picture.document.to_string() } else { picture.text.clone() };
+            let now = if globals.json { page.document.to_string() } else { page.text.clone() };
             if now != shown {
                 if live {
                     Out::new().bytes(CLEAR)?;
                 } else if !shown.is_empty() && !globals.json {
                     Out::new().text("\n")?;
                 }
-                picture.print(globals)?;
+                page.print(globals)?;
                 shown = now;
             }
-            if ran && picture.locks.is_empty() {
+            if ran && page.locks.is_empty() {
                 return Ok(());
             }
-            ran |= !picture.locks.is_empty();
-            let beside = picture.beside(repo);
+            ran |= !page.locks.is_empty();
+            let beside = page.beside(repo);
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => return Ok(()),
                     () = tokio::time::sleep(POLL) => {}
                 }
-                if picture.beside(repo) != beside || refs(repo)? != before {
+                if page.beside(repo) != beside || refs(repo)? != before {
                     break;
                 }
             }

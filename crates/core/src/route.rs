@@ -96,19 +96,20 @@ pub fn decide(
         return Decision { outcome, route: Route::Retry, delay: Some(delay) };
     }
     let outcome = of_step(pipeline, state, node, settle(node, outcome));
-    let route = route(pipeline, state, (node, visit.attempt), &outcome, left);
+    let route = route(pipeline, state, node, visit.attempt, &outcome, left);
     Decision { outcome, route, delay: None }
 }
 
 fn route(
     pipeline: &Pipeline,
     state: &State,
-    (node, attempts): (&Node, u32),
+    node: &Node,
+    attempts: u32,
     outcome: &Outcome,
     left: AttemptOutput<'_>,
 ) -> Route {
-    let route = chosen_route(pipeline, state, (node, attempts), outcome, left);
-    match unresolved(pipeline, state, (node, outcome), &route) {
+    let route = chosen_route(pipeline, state, node, attempts, outcome, left);
+    match unresolved(pipeline, state, node, outcome, &route) {
         Some(reason) => Route::Fail { reason },
         None => route,
     }
@@ -120,31 +121,31 @@ fn open_conflicts(state: &State, node: &Node, outcome: &Outcome) -> Vec<String> 
         && let Some(Value::Array(found)) = outcome.context_updates.get(MERGE_CONFLICTS)
     {
         let path = |path: &Value| format!("`{}`", path["path"].as_str().unwrap_or_default());
-        let of = |conflict: &Value| {
+        let describe = |conflict: &Value| {
             let paths: Vec<String> = conflict["paths"].as_array().into_iter().flatten().map(path).collect();
             format!("branch `{}` in {}", conflict["branch"].as_str().unwrap_or_default(), paths.join(", "))
         };
-        return found.iter().map(of).collect();
+        return found.iter().map(describe).collect();
     }
     if resolves(node) && outcome.status.is_success() {
         return Vec::new();
     }
-    let of = |conflict: &WorktreeMergeConflict| {
+    let describe = |conflict: &WorktreeMergeConflict| {
         let paths: Vec<RepoPath> = conflict.paths.iter().map(|path| path.path.clone()).collect();
         format!("branch `{}` in {}", conflict.context, named(&paths))
     };
-    state.conflicts.iter().map(of).collect()
+    state.conflicts.iter().map(describe).collect()
 }
 
 /// Whether a node asks for the newest fan-out to be repeated, and with it what could not be merged.
 pub fn repeats_fan_out(state: &State, outcome: &Outcome) -> bool {
-    let is_it = |fan_out: &FanOut| outcome.suggested_next_ids.iter().any(|id| *id == fan_out.node.as_str());
-    state.fan_out.as_ref().is_some_and(is_it)
+    let is_suggested = |fan_out: &FanOut| outcome.suggested_next_ids.iter().any(|id| *id == fan_out.node.as_str());
+    state.fan_out.as_ref().is_some_and(is_suggested)
 }
 
 /// Why a run with open conflicts cannot go on: neither the branches that would start there nor those it would join have
 /// what is in conflict. The fan-out they come from may be repeated.
-fn unresolved(pipeline: &Pipeline, state: &State, (node, outcome): (&Node, &Outcome), route: &Route) -> Option<String> {
+fn unresolved(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, route: &Route) -> Option<String> {
     let again = state.fan_out.as_ref().map(|fan_out| &fan_out.node);
     let forks =
         |to: &NodeId| again != Some(to) && pipeline.node(to).is_some_and(|node| node.handler == HandlerKind::Parallel);
@@ -162,7 +163,8 @@ fn unresolved(pipeline: &Pipeline, state: &State, (node, outcome): (&Node, &Outc
 fn chosen_route(
     pipeline: &Pipeline,
     state: &State,
-    (node, attempts): (&Node, u32),
+    node: &Node,
+    attempts: u32,
     outcome: &Outcome,
     left: AttemptOutput<'_>,
 ) -> Route {
@@ -402,9 +404,9 @@ fn lookup(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, ke
         "preferred_label" if counts => Some(outcome.preferred_label.clone().unwrap_or_default()),
         "current_node" => Some(node.id.to_string()),
         _ => {
-            let told = outcome.context_updates.get(key).or_else(|| state.context.get(key)).map(text_of);
+            let value = outcome.context_updates.get(key).or_else(|| state.context.get(key)).map(text_of);
             let of_graph = || Some(pipeline.attrs.get(key.strip_prefix("graph.")?)?.value.to_string());
-            told.or_else(of_graph)
+            value.or_else(of_graph)
         }
     };
     find(key).or_else(|| find(key.strip_prefix("context.")?)).unwrap_or_default()

@@ -58,8 +58,8 @@ fn once(pleach: &Path, nodes: usize, policy: &str) -> Result<(f64, usize), Box<d
     if !output.status.success() {
         return Err(format!("pleach run: {}", output.status).into());
     }
-    let told = String::from_utf8_lossy(&output.stdout);
-    Ok((wall, told.matches("dev.orchestra.BranchPushed").count()))
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    Ok((wall, stdout.matches("dev.orchestra.BranchPushed").count()))
 }
 
 /// Commands one after another, each of which writes a file.

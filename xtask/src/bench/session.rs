@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use git::record::{Batch, Recorder};
-use git::workspace::{self, Author, CopyPosition, Lock, WorkingCopy, branch_ref};
+use git::record::{Batch, ChainEnd, Recorder};
+use git::workspace::{self, Author, CopyOwner, CopyPosition, Lock, WorkingCopy, branch_ref};
 use git::{CommitLimits, CommitSpec, Durability, Person, Repo, Worktree};
 use jiff::Timestamp;
 use pleach_core::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
@@ -34,7 +34,7 @@ pub struct Session {
     id: SessionId,
     redactor: Redactor,
     /// First record, newest record, messages.
-    chain: Option<(CommitId, CommitId, u64)>,
+    chain: Option<ChainEnd>,
     turns: u64,
     /// The working copy as the engine holds it.
     copy: WorkingCopy,
@@ -58,9 +58,14 @@ impl Session {
             repo.refs().swap(reference, None, head, "bench")?;
         }
         let id = SessionId::new("benchaaa")?;
-        let at = (Commits::Turns, CopyPosition::all(head));
-        let bounds = (CommitLimits::default(), Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?);
-        let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, bounds)?;
+        let owner = CopyOwner {
+            session: id.clone(),
+            branch,
+            carries: Commits::Turns,
+            limits: CommitLimits::default(),
+            lock: Lock::take(repo.common_dir(), "worktree-bench", "the benchmark")?,
+        };
+        let copy = WorkingCopy::new(repo.clone(), name, worktree, CopyPosition::all(head), owner)?;
         let worktree = git::worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
         Ok(Self { repo, id, redactor, chain: None, turns: 0, copy, worktree, parts_tip: head })
@@ -155,8 +160,8 @@ impl Session {
     }
 
     fn count(&mut self, record: CommitId) {
-        let (first, _, messages) = self.chain.unwrap_or((record, record, 0));
-        self.chain = Some((first, record, messages + 2));
+        let end = self.chain.unwrap_or(ChainEnd { first: record, tip: record, messages: 0 });
+        self.chain = Some(ChainEnd { tip: record, messages: end.messages + 2, ..end });
         self.turns += 1;
     }
 
@@ -183,14 +188,14 @@ impl Session {
         at: Timestamp,
     ) -> Result<Batch, Box<dyn Error>> {
         let (turn, repo) = (self.turn_id(), self.copy.name.clone());
-        let first = self.chain.map_or(0, |(_, _, messages)| messages) + 1;
+        let first = self.chain.map_or(0, |end| end.messages) + 1;
         let call = ToolCall {
             id: "call-1".into(),
             name: "write_file".into(),
             arguments: json!({"file_path": paths.first()}),
             is_error: false,
         };
-        let made = AgentTurn {
+        let agent_turn = AgentTurn {
             turn: turn.clone(),
             turn_number: turn.number,
             node_id: NodeId::new("work")?,
@@ -217,7 +222,7 @@ impl Session {
         };
         let branch = self.copy.branch.clone();
         let committed = TurnCommitted { turn, repo, branch, git_sha: commit, extra: Default::default() };
-        let events: [Event; 2] = [made.into(), committed.into()];
+        let events: [Event; 2] = [agent_turn.into(), committed.into()];
         Ok(Batch {
             summary: format!("turn main.{}: work", self.turns + 1),
             events: events.into_iter().map(|event| Recorded { at, event }).collect(),
@@ -240,10 +245,10 @@ fn messages(paths: &[String]) -> Vec<Value> {
         json!({"type": "tool_call", "id": "call-1", "name": "write_file", "arguments": arguments})
     });
     let said = std::iter::once(json!({"type": "text", "text": words})).chain(calls);
-    let told =
+    let results =
         paths.iter().map(|path| json!({"type": "tool_result", "id": "call-1", "content": format!("wrote {path}")}));
     vec![
         json!({"role": "assistant", "content": said.collect::<Vec<_>>()}),
-        json!({"role": "tool", "content": told.collect::<Vec<_>>()}),
+        json!({"role": "tool", "content": results.collect::<Vec<_>>()}),
     ]
 }

@@ -109,12 +109,12 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
             }
             if is_judged {
                 // What looks at every file takes longer the more there are; this is told apart from what earlier tasks cost.
-                let grown = Costs::of(grown).without(own).first.cpu;
-                let ratio = bare.last.cpu / grown;
+                let first_cpu = Costs::of(grown).without(own).first.cpu;
+                let ratio = bare.last.cpu / first_cpu;
                 println!(
-                    "  the first ten where as many files are: {grown:.1} ms of CPU; the last ten {ratio:.2} × that"
+                    "  the first ten where as many files are: {first_cpu:.1} ms of CPU; the last ten {ratio:.2} × that"
                 );
-                judge(&mut verdicts, kind, (&bare, grown), &by_hand[0]);
+                judge(&mut verdicts, kind, &bare, first_cpu, &by_hand[0]);
             }
         }
     }
@@ -144,7 +144,7 @@ fn print_ratios(way: Way, by_hand: &Costs, bare: &Costs) {
 }
 
 /// Against the git processes of the original, and against a repository that has as many files to begin with: `grown`.
-fn judge(verdicts: &mut Verdicts, kind: Kind, (bare, grown): (&Costs, f64), by_hand: &Costs) {
+fn judge(verdicts: &mut Verdicts, kind: Kind, bare: &Costs, grown: f64, by_hand: &Costs) {
     let name = kind.name();
     if !kind.unlogged {
         let what = format!("CPU of {} git processes to that of a task, {name}", porcelain::PROCESSES);

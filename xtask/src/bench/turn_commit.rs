@@ -70,14 +70,14 @@ fn measure(size: usize, options: &Options) -> Result<Measured, Box<dyn Error>> {
     let mut turns = Vec::new();
     fill(&mut session, &mut changes, FEW_TURNS)?;
     for changed in CHANGED {
-        turns.push(compare(&world, &checkout, &mut session, &mut changes, (changed, options.rounds))?);
+        turns.push(compare(&world, &checkout, &mut session, &mut changes, changed, options.rounds)?);
     }
     let before = world.git_calls();
     let filled = fill(&mut session, &mut changes, options.turns)?;
     let fill_git_calls = world.git_calls() - before;
     show_fill(&filled, fill_git_calls);
     for changed in CHANGED {
-        turns.push(compare(&world, &checkout, &mut session, &mut changes, (changed, options.rounds))?);
+        turns.push(compare(&world, &checkout, &mut session, &mut changes, changed, options.rounds)?);
     }
     Ok(Measured { size, scans, turns, fill: filled, fill_git_calls })
 }
@@ -98,7 +98,8 @@ fn compare(
     checkout: &Path,
     session: &mut Session,
     changes: &mut Changes,
-    (changed, rounds): (usize, usize),
+    changed: usize,
+    rounds: usize,
 ) -> Result<Turns, Box<dyn Error>> {
     let mut turns = Turns { changed, earlier: session.turns(), ..Turns::default() };
     let copy = session.path().to_owned();
@@ -211,7 +212,7 @@ fn judge(all: &[Measured]) -> Verdicts {
         verdicts.at_least(&name("commit"), git / turns.parts.commit.median(), 40.0, "×");
         verdicts.at_least(&name("commit with fsync"), git / turns.durable_parts.commit.median(), 20.0, "×");
     }
-    let growth = |of: fn(&Turns) -> &Samples| of(many).median() / of(few).median();
+    let growth = |samples: fn(&Turns) -> &Samples| samples(many).median() / samples(few).median();
     let long = format!("{} to {} turns", few.earlier, many.earlier);
     verdicts.at_most(&format!("{files}, commit, from {long}"), growth(|turns| &turns.parts.commit), 1.2, "×");
     verdicts.at_most(&format!("{files}, record, from {long}"), growth(|turns| &turns.parts.record), 1.2, "×");

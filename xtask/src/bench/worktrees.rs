@@ -185,11 +185,11 @@ fn disk_used(size: usize) -> Result<(), Box<dyn Error>> {
     let (whole, objects) = (megabytes(&checkout), megabytes(repo.common_dir()));
     println!("\n== {size} files: disk used, MB");
     println!("{:<34} {:>10.1}   of it .git {objects:.1}", "the repository with its checkout", whole);
-    let mut made = 0;
+    let mut added = 0;
     for count in SLOTS {
-        while made < count {
-            made += 1;
-            git::worktree::add(&repo, &slots.join(made.to_string()), head)?;
+        while added < count {
+            added += 1;
+            git::worktree::add(&repo, &slots.join(added.to_string()), head)?;
         }
         let (used, kept) = (megabytes(&slots), megabytes(repo.common_dir()) - objects);
         let each = (used + kept) / count as f64;

@@ -213,8 +213,8 @@ fn file_directory(number: usize, sides: &mut Sides) {
 }
 
 fn binary(number: usize, sides: &mut Sides) {
-    let picture = |side: &str| Some(file([&b"\x89PNG\0"[..], format!("{side} {number}").as_bytes()].concat()));
-    put(sides, "picture.png", [picture("base"), picture("target"), picture("branch"), picture("branch")]);
+    let image = |side: &str| Some(file([&b"\x89PNG\0"[..], format!("{side} {number}").as_bytes()].concat()));
+    put(sides, "picture.png", [image("base"), image("target"), image("branch"), image("branch")]);
 }
 
 fn submodule(number: usize, sides: &mut Sides) {

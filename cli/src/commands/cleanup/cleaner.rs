@@ -140,7 +140,7 @@ impl Cleaner<'_> {
     pub(super) fn branches(&mut self, place: &Place) -> Result<(), Failure> {
         let base = self.ground.settings.resolved.config.tree.base_branch.as_ref();
         let records: Vec<_> = self.workspace.all().map(|place| &place.repo).collect();
-        let found = left_branches((&place.repo, &records), &place.branch_prefix, base, self.before);
+        let found = left_branches(&place.repo, &records, &place.branch_prefix, base, self.before);
         let found = found.map_err(|error| of_queue(&error))?;
         for left in found {
             let what = format!("branch {}", left.branch);

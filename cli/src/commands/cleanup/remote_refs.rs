@@ -63,16 +63,16 @@ impl<'a> RemoteRefs<'a> {
         report: &mut Report,
     ) -> Result<Vec<RemoteRef>, Failure> {
         let mut found = Vec::new();
-        for of in summary.repos() {
-            let is_record = of.repo == summary.started.record_repo();
-            let other = || self.workspace.all().find(|place| place.name == *of.repo);
+        for repo_work in summary.repos() {
+            let is_record = repo_work.repo == summary.started.record_repo();
+            let other = || self.workspace.all().find(|place| place.name == *repo_work.repo);
             let Some(place) = if is_record { Some(record) } else { other() }.cloned() else { continue };
             let Some(RemoteListing { remote, refs }) = self.listed(&place)? else { continue };
-            let branch = format!("refs/heads/{}", of.branch);
+            let branch = format!("refs/heads/{}", repo_work.branch);
             for (name, commit) in refs {
                 let own = own_name(&name);
                 let (kind, here) = if own == branch {
-                    (CleanedKind::Branch, of.work)
+                    (CleanedKind::Branch, repo_work.work)
                 } else if own.starts_with(&format!("{branch}--")) {
                     (CleanedKind::Branch, find(&place.repo, own)?)
                 } else if let Some(context) = context_of(&name, &summary.session).filter(|_| is_record) {

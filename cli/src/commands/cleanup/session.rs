@@ -47,8 +47,8 @@ impl Cleaner<'_> {
             // A reader that stops reading must not stop a removal in its middle.
             let mut printed = Ok(());
             let removed = removal.execute(&mut |step| {
-                let told = self.step(place, session, step, &mut sizes);
-                printed = std::mem::replace(&mut printed, Ok(())).and(told);
+                let reported = self.step(place, session, step, &mut sizes);
+                printed = std::mem::replace(&mut printed, Ok(())).and(reported);
             });
             printed?;
             if let Err(error) = removed {
@@ -67,16 +67,17 @@ impl Cleaner<'_> {
         (repo, step): &RepoStep,
         sizes: &mut Sizes,
     ) -> Result<(), Failure> {
-        let of = Place { name: repo.clone().unwrap_or_else(|| place.name.clone()), ..place.clone() };
-        let of_session = |kind, name: String| CleanedItem { session: Some(session.clone()), ..item(kind, name, &of) };
+        let step_place = Place { name: repo.clone().unwrap_or_else(|| place.name.clone()), ..place.clone() };
+        let of_session =
+            |kind, name: String| CleanedItem { session: Some(session.clone()), ..item(kind, name, &step_place) };
         let (what, cleaned) = match step {
             RemovalStep::Keep { reference, .. } => {
                 let reference = (!self.dry_run).then_some(reference.as_str());
-                return self.report.kept(&format!("session {session}"), &of, reference);
+                return self.report.kept(&format!("session {session}"), &step_place, reference);
             }
             RemovalStep::LeaveBranch { branch, .. } => {
                 let why = "it has commits that no turn of its session made";
-                return self.report.stays_by_rule(&format!("branch {branch}"), &of, why);
+                return self.report.stays_by_rule(&format!("branch {branch}"), &step_place, why);
             }
             RemovalStep::RemoveWorktree { path } => {
                 for run in sizes.run_directories_of(path) {
@@ -144,7 +145,7 @@ impl Sizes {
 
     /// The run directories that go with a worktree, each told once.
     fn run_directories_of(&mut self, worktree: &Path) -> Vec<PathBuf> {
-        let (its, others) = std::mem::take(&mut self.beside).into_iter().partition(|(of, _)| of == worktree);
+        let (its, others) = std::mem::take(&mut self.beside).into_iter().partition(|(owner, _)| owner == worktree);
         self.beside = others;
         let its: Vec<(PathBuf, PathBuf)> = its;
         its.into_iter().map(|(_, run)| run).collect()

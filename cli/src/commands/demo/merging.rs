@@ -94,12 +94,12 @@ fn print_outcome(out: &mut Out, ground: &MergeGround<'_>, outcome: &QueueOutcome
             read_entry(&ground.place.repo, &entry.target, &entry.id).map_err(|error| of_queue(&error.into()))?;
         let Some(stored) = stored else { continue };
         let history = entry_history(&ground.place.repo, &stored).map_err(|error| of_queue(&error.into()))?;
-        let mut told = None;
+        let mut printed = None;
         for (_, state) in history.iter().rev() {
-            let says = state.why.as_ref().filter(|why| !state.state.is_closed() && told != Some(*why));
+            let says = state.why.as_ref().filter(|why| !state.state.is_closed() && printed != Some(*why));
             if let Some(why) = says {
                 out.line(format!("├─ {why}"))?;
-                told = Some(why);
+                printed = Some(why);
             }
         }
         let tier = entry.tier.map(|tier| format!(" ({tier})")).unwrap_or_default();

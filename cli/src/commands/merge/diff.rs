@@ -35,7 +35,7 @@ impl EntryChange {
     /// What has landed of an entry, or would; none before it was merged.
     pub(super) fn of(entry: &QueueEntry) -> Option<Self> {
         let landed = entry.landing.map(|landing| Self { from: landing.from, to: landing.to });
-        landed.or_else(|| entry.candidate.as_ref().map(|made| Self { from: made.base, to: made.commit }))
+        landed.or_else(|| entry.candidate.as_ref().map(|candidate| Self { from: candidate.base, to: candidate.commit }))
     }
 
     pub(super) fn stat(&self, repo: &Repo) -> Result<Vec<FileStat>, Failure> {

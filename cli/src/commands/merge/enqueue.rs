@@ -40,7 +40,7 @@ pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure
     let (place, redactor) = (&ground.place, ground.settings.redactor());
     if let Some(summary) = of_several(ground, &args.branch) {
         let places = Places::of_session(place.clone(), &summary.started, &ground.settings)?;
-        return enqueue_all((ground.globals, &redactor), &places, &summary, args.into.as_ref());
+        return enqueue_all(ground.globals, &redactor, &places, &summary, args.into.as_ref());
     }
     let submission = match named_task(&ground.settings, place, &args.branch)? {
         Some(view) => {

@@ -94,8 +94,8 @@ impl<'a> MergeGround<'a> {
         let Some(id) = found.1.entry.together.clone() else { return Ok(vec![found]) };
         let mut entries = Vec::new();
         for place in self.places() {
-            let of = entries_of_landing(&place.repo, &id).map_err(|error| of_queue(&error))?;
-            entries.extend(of.into_iter().map(|stored| (place.clone(), stored)));
+            let joint_entries = entries_of_landing(&place.repo, &id).map_err(|error| of_queue(&error))?;
+            entries.extend(joint_entries.into_iter().map(|stored| (place.clone(), stored)));
         }
         Ok(entries)
     }

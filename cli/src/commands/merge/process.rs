@@ -63,7 +63,7 @@ pub fn run_for(ground: &MergeGround<'_>, entry: &QueueEntry) -> Result<Exit, Fai
     let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
     let mut shown = MergeProgress::new(ground);
     let begun = Instant::now();
-    let work = process_once(ground, &entry.target, &built, (&mut shown, &approved));
+    let work = process_once(ground, &entry.target, &built, &mut shown, &approved);
     let mut outcome = block_on(built.stopped_by(), work)?;
     outcome.landed.retain(|landed| landed.id == entry.id);
     outcome.open.retain(|open| open.id == entry.id);
@@ -75,7 +75,7 @@ fn run_alone(ground: &MergeGround<'_>, args: &ProcessArgs, target: BranchName) -
     let approved = require_trust(ground, &target)?;
     let built = build(ground.globals, &ground.settings, &ground.settings.resolved.config, Answers::default())?;
     let stopped_by = built.stopped_by();
-    block_on(stopped_by, work(ground, &target, &built, (args.watch, approved)))
+    block_on(stopped_by, work(ground, &target, &built, args.watch, approved))
 }
 
 /// Asks for approval of everything the queue would run. Gives the tests of its entries, which are approved then.
@@ -110,14 +110,15 @@ async fn work(
     ground: &MergeGround<'_>,
     target: &BranchName,
     built: &EngineHandle,
-    (watch, mut approved): (bool, BTreeSet<String>),
+    watch: bool,
+    mut approved: BTreeSet<String>,
 ) -> Result<Exit, Failure> {
     let interval = Duration::from_secs(ground.settings.resolved.config.merge.interval_secs.max(1));
     let mut shown = MergeProgress::new(ground);
     let mut hindered = String::new();
     loop {
         let begun = Instant::now();
-        let outcome = match process_once(ground, target, built, (&mut shown, &approved)).await {
+        let outcome = match process_once(ground, target, built, &mut shown, &approved).await {
             // Whoever has the queue works it; this process goes on when they end.
             Err(failure) if watch && failure.code == Code::QueueLocked => {
                 say_once(&mut hindered, &failure);
@@ -164,13 +165,14 @@ pub async fn process_once(
     ground: &MergeGround<'_>,
     target: &BranchName,
     built: &EngineHandle,
-    (shown, approved): (&mut MergeProgress, &BTreeSet<String>),
+    shown: &mut MergeProgress,
+    approved: &BTreeSet<String>,
 ) -> Result<QueueOutcome, Failure> {
     let place = &ground.place;
     let settings = QueueSettings { approved_tests: approved.clone(), ..ground.queue_settings() };
     let opened = QueueRun::open(built.engine.clone(), place.repo.clone(), place.name.clone(), target.clone(), settings);
     let run = opened.map_err(|error| of_queue(&error))?;
-    let outcome = run.spawn().follow(|told| shown.event(told)).await;
+    let outcome = run.spawn().follow(|notification| shown.event(notification)).await;
     shown.rest();
     let outcome = outcome.map_err(|error| of_queue(&error))?;
     if ground.settings.resolved.config.worktrees.delete_branches {
@@ -236,9 +238,9 @@ impl MergeProgress {
         stored.map_or_else(|| id.to_string(), |stored| stored.entry.name())
     }
 
-    fn event(&mut self, told: &Notification) {
-        self.json.iter_mut().for_each(|stream| stream.print(told));
-        match &told.recorded.event {
+    fn event(&mut self, notification: &Notification) {
+        self.json.iter_mut().for_each(|stream| stream.print(notification));
+        match &notification.recorded.event {
             Event::MergeComplete(merged) if !self.quiet => {
                 let what = self.name(&merged.target, &merged.entry);
                 let how = how_landed(merged.tier.as_ref(), merged.unverified);

@@ -110,8 +110,8 @@ impl ListedEntry {
 }
 
 /// The entries of a queue in the order they are merged; behind them, if all are asked for, those that are closed.
-fn entries(ground: &MergeGround<'_>, of: &RepoQueue, all: bool) -> Result<Vec<ListedEntry>, Failure> {
-    let queue = &of.queue;
+fn entries(ground: &MergeGround<'_>, repo_queue: &RepoQueue, all: bool) -> Result<Vec<ListedEntry>, Failure> {
+    let queue = &repo_queue.queue;
     let settings = ground.queue_settings();
     let open = queue.entries();
     let plan = plan(&open, &queue.passed, usize::MAX, settings.auto_merge_clean);
@@ -120,10 +120,10 @@ fn entries(ground: &MergeGround<'_>, of: &RepoQueue, all: bool) -> Result<Vec<Li
     let stored = if open.is_empty() && !all {
         Vec::new()
     } else {
-        MergeQueue::read_all(&of.repo, &queue.target).map_err(|error| of_queue(&error))?
+        MergeQueue::read_all(&repo_queue.repo, &queue.target).map_err(|error| of_queue(&error))?
     };
     let estimate = match usual_test(&stored) {
-        Some(test) => Some(QueueEstimate { test, elapsed: elapsed(of)?, batch: settings.batch }),
+        Some(test) => Some(QueueEstimate { test, elapsed: elapsed(repo_queue)?, batch: settings.batch }),
         None => None,
     };
     let mut mates = batch_mates(&open);

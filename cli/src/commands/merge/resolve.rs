@@ -33,8 +33,8 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     let base = base.unwrap_or_else(|| default_worktree_base(&settings.state_dir, repo.common_dir(), &place.name));
     let mut out = Out::new();
     if args.done {
-        let how = (&of_queue_here, &settings.redactor());
-        let entry = finish_resolution(repo, &base, &stored, how).map_err(|error| of_queue(&error))?;
+        let entry = finish_resolution(repo, &base, &stored, &of_queue_here, &settings.redactor());
+        let entry = entry.map_err(|error| of_queue(&error))?;
         if ground.globals.json {
             out.json(&entry_json(&entry))?
         } else {

@@ -43,8 +43,8 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeStatusArgs) -> Result<Exit, Fai
             }));
             continue;
         }
-        let counts = |of: Vec<(String, usize)>| {
-            of.into_iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+        let counts = |by_word: Vec<(String, usize)>| {
+            by_word.into_iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
         };
         out.line(format!("into `{}`{at}", queue.target))?;
         out.line(format!(

@@ -34,7 +34,7 @@ pub fn run(ground: &MergeGround<'_>, args: &WhyArgs) -> Result<Exit, Failure> {
     let stat = change.as_ref().map(|change| change.stat(&place.repo)).transpose()?.unwrap_or_default();
     let tests = ground.queue_settings().tests_of(&stored.entry);
     let commands = tests.iter().map(|test| test.command.as_str());
-    let edited = change.as_ref().map(|change| edited_tests(&place.repo, (change.from, change.to), commands));
+    let edited = change.as_ref().map(|change| edited_tests(&place.repo, change.from, change.to, commands));
     let edited = edited.transpose().map_err(|error| of_git(&error))?.unwrap_or_default();
     let mut out = Out::new();
     if ground.globals.json {

@@ -34,7 +34,8 @@ pub struct PushedBranch {
 
 impl PushedBranch {
     pub(super) fn find(
-        (globals, ground): (&Globals, &SessionGround),
+        globals: &Globals,
+        ground: &SessionGround,
         of: &RepoWork<'_>,
         base: Option<&BranchName>,
         summary: &Summary,
@@ -103,8 +104,8 @@ impl PushedBranch {
         }
         // It is a help alone, for `status`.
         let own = summary.started.branches.get(&self.repo).map(|own| (branch_ref(own), self.commit));
-        let to = (&self.repo, &*remote.to_string());
-        let _ = PushState::note_pushed(records, &summary.session, to, own.into_iter().collect());
+        let (to, own) = (remote.to_string(), own.into_iter().collect());
+        let _ = PushState::note_pushed(records, &summary.session, &self.repo, &to, own);
         self.link = link_of_push(&report.words).map(str::to_owned);
         if globals.verbosity >= 0 && !globals.json {
             say!("pushed {} to {}", self.branch, self.remote);

@@ -46,7 +46,7 @@ impl TaskGround {
     pub fn readable_views(&self) -> Result<(Vec<TaskView>, Vec<StoreError>), Failure> {
         let (tasks, unreadable) = self.store().all().map_err(|error| of_store(&error))?;
         let base = self.settings.resolved.config.tree.base_branch.as_ref();
-        let views = view_tasks(&self.place.repo, tasks, (&self.place.branch_prefix, base));
+        let views = view_tasks(&self.place.repo, tasks, &self.place.branch_prefix, base);
         Ok((views.map_err(|error| of_tree(&error))?, unreadable))
     }
 

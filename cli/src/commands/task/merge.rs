@@ -42,7 +42,7 @@ pub fn run(globals: &Globals, args: MergeTaskArgs) -> Result<Exit, Failure> {
         Some(into) => merge_elsewhere(globals, &ground, submission, into),
         None => {
             let options = StartOptions { tasks: vec![id.to_string()], merges: true, ..StartOptions::default() };
-            start_tasks(globals, (ground.dir, ground.settings, ground.place), &options)
+            start_tasks(globals, ground.dir, ground.settings, ground.place, &options)
         }
     }
 }

@@ -82,7 +82,7 @@ pub fn run(globals: &Globals, args: NewArgs) -> Result<Exit, Failure> {
         task.model.clone_from(&args.model);
         task.pipeline.clone_from(&args.pipeline);
     };
-    let created = ground.store().create(&redactor, &text, (&place.name, &target, &place.branch_prefix), fill);
+    let created = ground.store().create(&redactor, &text, &place.name, &target, &place.branch_prefix, fill);
     let StoredTask { task, .. } = created.map_err(|error| of_store(&error))?;
     note_repository(&ground.settings.state_dir, place.repo.workdir().unwrap_or(place.repo.git_dir()));
     let mut out = Out::new();
@@ -102,19 +102,19 @@ pub fn run(globals: &Globals, args: NewArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let options = StartOptions { tasks: vec![task.id.to_string()], ..StartOptions::default() };
-    start_tasks(globals, (ground.dir, ground.settings, ground.place), &options)
+    start_tasks(globals, ground.dir, ground.settings, ground.place, &options)
 }
 
 /// Title, text and address of an issue.
 fn issue_text(ground: &TaskGround, given: &str) -> Result<String, Failure> {
     let is_number = given.strip_prefix('#').unwrap_or(given).parse::<u64>().is_ok();
-    let of = RemoteUrl::new(given, Path::new("/")).ok().filter(|_| given.starts_with("https://"));
-    if !is_number && of.is_none() {
+    let url = RemoteUrl::new(given, Path::new("/")).ok().filter(|_| given.starts_with("https://"));
+    if !is_number && url.is_none() {
         let message = format!("`{given}` is not an issue");
         return Err(Failure::new(Code::IssueMalformed, message).hint("give its number, #NUMBER or https:// address"));
     }
     let remote = known_remote(&ground.settings, &ground.place)?;
-    let forge = match of {
+    let forge = match url {
         Some(address) => Forge::at(&ground.settings, &ground.place, &address),
         None => Forge::find(&ground.settings, &ground.place, remote.as_ref()),
     };

@@ -40,7 +40,7 @@ pub fn show(globals: &Globals, ground: &TaskGround, view: &TaskView) -> Result<(
     let worktree = ground.worktree(view)?.map(|found| found.path);
     let cost = spent_on(repo, &view.task.id).map_err(|error| of_engine(&error))?;
     let base = ground.settings.resolved.config.tree.base_branch.as_ref();
-    let feedback = feedback_of(repo, view, &ground.settings.redactor(), (&ground.place.branch_prefix, base));
+    let feedback = feedback_of(repo, view, &ground.settings.redactor(), &ground.place.branch_prefix, base);
     let feedback = feedback.map_err(|error| of_tree(&error))?;
     let mut out = Out::new();
     if globals.json {

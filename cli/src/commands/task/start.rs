@@ -35,5 +35,5 @@ pub fn run(globals: &Globals, args: StartArgs) -> Result<Exit, Failure> {
     let ground = TaskGround::find(globals, None)?;
     let StartArgs { tasks, jobs, retry_failed, keep_going, answers } = args;
     let options = StartOptions { tasks, jobs, retry_failed, keep_going, answers, merges: false };
-    start_tasks(globals, (ground.dir, ground.settings, ground.place), &options)
+    start_tasks(globals, ground.dir, ground.settings, ground.place, &options)
 }

@@ -32,7 +32,7 @@ pub struct PruneArgs {
 }
 
 pub(super) fn run(globals: &Globals, args: &PruneArgs, all: &[PlacedWorktree<'_>]) -> Result<Exit, Failure> {
-    let mut told = PruneReport { globals, dry_run: args.dry_run, out: Out::new(), exit: Exit::Done };
+    let mut report = PruneReport { globals, dry_run: args.dry_run, out: Out::new(), exit: Exit::Done };
     let (mut removed, mut stays) = (Vec::new(), Vec::new());
     for PlacedWorktree { place, places, worktree } in all {
         let pruned = if args.dry_run {
@@ -43,25 +43,25 @@ pub(super) fn run(globals: &Globals, args: &PruneArgs, all: &[PlacedWorktree<'_>
         let mut document = document(worktree, place);
         match pruned {
             Ok(work) => {
-                told.removed(worktree, work.as_ref())?;
+                report.removed(worktree, work.as_ref())?;
                 document["kept"] = work
                     .as_ref()
                     .map_or(Value::Null, |work| json!({"ref": work.reference, "uncommitted": work.uncommitted}));
                 removed.push(document);
             }
             Err(why) => {
-                told.stays(worktree, &why)?;
+                report.stays(worktree, &why)?;
                 document["reason"] = json!({"code": code(&why), "text": why.to_string()});
                 stays.push(document);
             }
         }
     }
     if globals.json {
-        told.out.json(&json!({"dry_run": args.dry_run, "removed": removed, "stays": stays}))?;
+        report.out.json(&json!({"dry_run": args.dry_run, "removed": removed, "stays": stays}))?;
     } else if all.is_empty() {
-        told.out.line("There is no worktree of pleach's in this repository.")?;
+        report.out.line("There is no worktree of pleach's in this repository.")?;
     }
-    Ok(told.exit)
+    Ok(report.exit)
 }
 
 /// What is said while worktrees are removed.

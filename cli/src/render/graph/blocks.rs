@@ -13,17 +13,17 @@ const BEND_GAP: f64 = 16.0;
 pub struct Blocks {
     pub blocks: Vec<Vec<usize>>,
     /// The block of each slot.
-    pub of: Vec<usize>,
+    pub block_of: Vec<usize>,
 }
 
 impl Blocks {
     /// These blocks of `count` slots, each slot in one.
     pub fn new(blocks: Vec<Vec<usize>>, count: usize) -> Self {
-        let mut of = vec![0; count];
+        let mut block_of = vec![0; count];
         for (index, block) in blocks.iter().enumerate() {
-            block.iter().for_each(|slot| of[*slot] = index);
+            block.iter().for_each(|slot| block_of[*slot] = index);
         }
-        Self { blocks, of }
+        Self { blocks, block_of }
     }
 
     /// What is connected by straight edges is a block.
@@ -98,7 +98,8 @@ impl<'a> Mover<'a> {
         let block = &blocks.blocks[index];
         let here = block.iter().map(|slot| x[*slot]).sum::<f64>() / block.len() as f64;
         let near = block.iter().flat_map(|slot| self.layers.above[*slot].iter().chain(&self.layers.below[*slot]));
-        let mut pulls: Vec<f64> = near.filter(|other| blocks.of[**other] != index).map(|other| x[*other]).collect();
+        let mut pulls: Vec<f64> =
+            near.filter(|other| blocks.block_of[**other] != index).map(|other| x[*other]).collect();
         pulls.sort_by(f64::total_cmp);
         match pulls.as_slice() {
             [] => here,
@@ -134,7 +135,7 @@ mod tests {
         let layers = Layers::new(&stack(5, &[(0, 1), (1, 2), (0, 3), (3, 4)]));
         let blocks = Blocks::of_straight(&layers, &[0.0, 0.2, 0.0, 90.0, 90.0]);
         assert_eq!(blocks.blocks, [vec![0, 1, 2], vec![3, 4]]);
-        assert_eq!(blocks.of, [0, 0, 0, 1, 1]);
+        assert_eq!(blocks.block_of, [0, 0, 0, 1, 1]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ const NEXT_LOOP: f64 = 14.0;
 /// The loops of all nodes: at the right side, one around the other, with the labels beside them.
 pub struct Loops {
     /// The loops of each node.
-    of: Vec<Vec<usize>>,
+    by_node: Vec<Vec<usize>>,
     /// The room they take beside the node.
     room: Vec<Size>,
 }
@@ -20,16 +20,16 @@ pub struct Loops {
 impl Loops {
     /// Counts the loops and measures their labels.
     pub fn new(bodies: &[Body], wires: &[Wire]) -> Self {
-        let mut of = vec![Vec::new(); bodies.len()];
+        let mut by_node = vec![Vec::new(); bodies.len()];
         let mut room = vec![Size::default(); bodies.len()];
         for (index, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.from == wire.to) {
             let room = &mut room[wire.from];
-            of[wire.from].push(index);
-            let reach = LOOP + NEXT_LOOP * (of[wire.from].len() - 1) as f64;
+            by_node[wire.from].push(index);
+            let reach = LOOP + NEXT_LOOP * (by_node[wire.from].len() - 1) as f64;
             room.width = room.width.max(reach + wire.label.width + 2.0 * LABEL_MARGIN);
             room.height += wire.label.height;
         }
-        Self { of, room }
+        Self { by_node, room }
     }
 
     /// The size of a node together with its loops. Both sides grow, so that the node stays in the middle.
@@ -39,7 +39,7 @@ impl Loops {
 
     /// The way of a loop at a node with that middle, and where its label goes; all in a drawing that runs downwards.
     pub fn course(&self, body: &Body, middle: Point, wire: usize, wires: &[Wire], flow: Flow) -> Course {
-        let own = &self.of[wires[wire].from];
+        let own = &self.by_node[wires[wire].from];
         let number = own.iter().position(|own| *own == wire).unwrap_or_default();
         let reach = LOOP + NEXT_LOOP * number as f64;
         let half = (body.size.height * (0.18 + 0.08 * number as f64)).min(body.size.height * 0.42);

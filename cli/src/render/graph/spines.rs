@@ -93,10 +93,10 @@ fn steps(layers: &Layers, ways: &[Vec<usize>], place: &[usize]) -> Vec<Step> {
 
 /// All spines as far to the left as they can be.
 fn packed(spines: &Blocks, mover: &Mover<'_>) -> Vec<f64> {
-    let mut x = vec![0.0_f64; spines.of.len()];
+    let mut x = vec![0.0_f64; spines.block_of.len()];
     let mut waits_for = vec![0; spines.blocks.len()];
     for (slot, left) in mover.left.iter().enumerate() {
-        waits_for[spines.of[slot]] += usize::from(left.is_some());
+        waits_for[spines.block_of[slot]] += usize::from(left.is_some());
     }
     let mut ready: Vec<usize> = (0..spines.blocks.len()).filter(|spine| waits_for[*spine] == 0).collect();
     while let Some(spine) = ready.pop() {
@@ -104,7 +104,7 @@ fn packed(spines: &Blocks, mover: &Mover<'_>) -> Vec<f64> {
         for slot in &spines.blocks[spine] {
             x[*slot] = place;
             if let Some((right, _)) = mover.right[*slot] {
-                let right = spines.of[right];
+                let right = spines.block_of[right];
                 waits_for[right] -= 1;
                 if waits_for[right] == 0 {
                     ready.push(right);

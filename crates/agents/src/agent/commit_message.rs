@@ -30,8 +30,10 @@ pub fn commit_message(intent: &str, paths: &[RepoPath], are_new: bool) -> String
 /// The same for work on a merge conflict: unless the agent `is_speaking` of it, it is named after the branch and its
 /// conflicting files. A change without paths is that of the marks alone.
 pub fn resolution_message(
-    (intent, is_speaking): (&str, bool),
-    (branch, conflicting): (&ContextId, &[RepoPath]),
+    intent: &str,
+    is_speaking: bool,
+    branch: &ContextId,
+    conflicting: &[RepoPath],
     paths: &[RepoPath],
     are_new: bool,
 ) -> String {
@@ -361,7 +363,7 @@ mod tests {
     fn work_on_a_conflict_names_branch_and_files() {
         let (branch, conflicting) = (ContextId::new("b").unwrap(), paths(&["a.txt", "src/b.rs"]));
         let subject = |intent: &str, names: &[&str]| {
-            let message = resolution_message((intent, true), (&branch, &conflicting), &paths(names), false);
+            let message = resolution_message(intent, true, &branch, &conflicting, &paths(names), false);
             message.lines().next().unwrap().to_owned()
         };
         assert_eq!(subject("", &[]), "Mark the conflict of b in a.txt, src/b.rs");
@@ -369,7 +371,7 @@ mod tests {
         assert_eq!(subject("", &["c.txt"]), "Update c.txt");
         assert_eq!(subject("Keep both greetings.", &["a.txt"]), "Keep both greetings");
         let long = paths(&["x".repeat(80).as_str()]);
-        let message = resolution_message(("Write x", false), (&branch, &long), &long, false);
+        let message = resolution_message("Write x", false, &branch, &long, &long, false);
         assert!(message.starts_with("Resolve the conflict of b in 1 file\n"), "{message}");
     }
 

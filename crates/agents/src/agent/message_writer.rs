@@ -124,9 +124,9 @@ impl MessageWriter {
 
     /// The warning, given once, that it is not used because its price is unknown.
     pub fn unpriced_warning(&self) -> Option<Warning> {
-        let told = std::mem::replace(&mut self.failing().told_unpriced, true);
+        let was_given = std::mem::replace(&mut self.failing().told_unpriced, true);
         let text = || format!("commit messages are in the agent's own words: {}", price_unknown(&self.model));
-        (!told).then(|| WarningCode::MessageUnpriced.with(text()))
+        (!was_given).then(|| WarningCode::MessageUnpriced.with(text()))
     }
 
     /// Writes the message of a commit. Before every call, `may` is asked whether it can be paid for after this much was

@@ -38,7 +38,7 @@ pub enum NoAgent {
         named.iter().map(|name| format!("{name}, ")).collect::<String>()
     )]
     Unknown {
-        /// Why it is none.
+        /// Why not.
         why: String,
         /// The names the configuration gives.
         named: Vec<String>,
@@ -73,7 +73,7 @@ pub enum NoAgent {
         /// What it can be.
         can: Vec<&'static str>,
     },
-    /// The agent is to be kept to some of its tools, and there is no way to.
+    /// The agent is to be limited to some of its tools, and cannot be.
     #[error("`agents.{agent}.tools` is set, but `{program}` cannot be limited to some of its tools; {how}")]
     Tools {
         /// The agent.
@@ -116,7 +116,7 @@ pub enum NoAgent {
 struct Ways<'a> {
     /// All ways, the best first.
     all: &'a [TurnMode],
-    /// Whether what it says is read.
+    /// Whether its output is read.
     speaks: bool,
     /// Why there is no other.
     why_not: &'static str,
@@ -132,7 +132,7 @@ fn answered_by(preset: Preset, upstream: &Result<Upstream, NoProvider>) -> Prese
     preset
 }
 
-/// Refuses who would not understand the agent.
+/// Refuses a provider without its API format.
 fn understood(preset: &Preset, upstream: Upstream) -> Result<Upstream, NoAgent> {
     match &upstream {
         // An unknown program may use any format.
@@ -173,14 +173,13 @@ impl Roster {
         Self { environment: environment.clone(), hook, ..self }
     }
 
-    /// The same for agents that are programs and know servers of tools: `server` is the program, with arguments, that
-    /// calls [`tools_main`](super::tools_main).
+    /// The same for agents that are programs and use tool servers: `server` is the program, with arguments, that calls
+    /// [`tools_main`](super::tools_main).
     pub fn with_tool_server(self, server: Vec<OsString>) -> Self {
         Self { server, ..self }
     }
 
-    /// The same for agents that work elsewhere than in a worktree: a program that is named by a path is looked for from
-    /// `root`.
+    /// The same for agents that work outside of worktrees: a program named by a path is looked for from `root`.
     pub fn with_programs_below(self, root: &Path) -> Self {
         Self { root: Some(root.to_owned()), ..self }
     }
@@ -213,14 +212,13 @@ impl Roster {
         NoAgent::Unknown { why: error.to_string(), named }
     }
 
-    /// The profile of an agent. One that only says how the agent of the run is to work has that one's model, where it
-    /// names none.
+    /// The profile of an agent. One that names no model has that of the entry below it, which it refines.
     fn profile(&self, name: Option<&str>) -> Profile {
         let all = self.config.agent_entries(name).filter_map(|name| self.profiles.get(name)).cloned();
         all.reduce(|below, above| Profile { model: above.model.or(below.model), ..above }).unwrap_or_default()
     }
 
-    /// The same with the model of the run, which counts more than what the entry of the run's own agent says.
+    /// The same with the model of the run, which overrides that of the run's own agent.
     fn profile_with_model(&self, kind: &str, name: Option<&str>) -> Profile {
         let config = &self.config;
         let profile = self.profile(Some(name.unwrap_or(kind)));
@@ -262,13 +260,12 @@ impl Roster {
         knowing(agent, node.llm_model.as_deref())
     }
 
-    /// The agent that works where nothing else is said, if it knows this model; none when there is none but a simulated
-    /// one.
+    /// The default agent, if it knows this model; none when there is none but a simulated one.
     pub fn configured_with(&self, model: Option<&str>) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
         Some(self.configured()?.and_then(|agent| knowing(agent, model)))
     }
 
-    /// The agent that works where nothing else is said; none when there is none but a simulated one.
+    /// The default agent; none when there is none but a simulated one.
     pub fn configured(&self) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
         match self.config.agent_of(None) {
             Ok(AgentChoice::Simulation) | Err(InvalidAgent::Unset) => None,
@@ -282,8 +279,8 @@ impl Roster {
         self.make(choice.clone(), None, name)
     }
 
-    /// The tools of the configuration that are called like a program on PATH, which an agent of these nodes that is a
-    /// program would not find any more.
+    /// The configured tools named like a program on PATH: agents of these nodes that are programs no longer find that
+    /// program.
     pub fn hidden_programs<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>) -> Vec<(String, PathBuf)> {
         let own = |choice: AgentChoice| matches!(choice, AgentChoice::Builtin | AgentChoice::Simulation);
         if nodes.into_iter().all(|node| self.choice(node).is_ok_and(own)) {
@@ -298,14 +295,14 @@ impl Roster {
         matches!(self.providers.get(None), Ok(Provider::Script(_)))
     }
 
-    /// Whether the price of a model is known. What is only a name of an agent may look like one of a family.
+    /// Whether the price of a model is known. An agent's own name for a model may look like one of a family.
     pub fn knows_price(&self, model: &str) -> bool {
         let knows = |prices: Prices| prices.pricing(ModelNames::asked(model)) == Pricing::Listed;
         let mut given = self.config.providers.remote().map(|(_, given)| &given.prices);
         knows(Prices::default()) || given.any(|prices| knows(Prices::new(prices)))
     }
 
-    /// The agent of a node, introduced without asking it for anything; none where nothing is to be said of it.
+    /// The agent of a node, introduced without being started; none where there is nothing to say of it.
     pub fn at_a_glance(&self, node: &Node) -> Option<Introduction> {
         let agent = self.of(node).ok()?;
         agent.as_program().map(CliAgent::at_a_glance).or_else(|| agent.introduction())
@@ -352,13 +349,11 @@ impl Roster {
                 let agent = agent.with_tools(ConfiguredTools::of(&self.config));
                 Ok(Arc::new(agent.closed(self.config.sandbox.closes_commands())))
             }
-            AgentChoice::Command(argv) => {
-                self.program("command", Preset::of_command(&argv), &settings, (name, provider))
-            }
+            AgentChoice::Command(argv) => self.program("command", Preset::of_command(&argv), &settings, name, provider),
             AgentChoice::Claude | AgentChoice::Codex | AgentChoice::Gemini | AgentChoice::Opencode => {
                 let kind = choice.kind();
                 let preset = Preset::of(kind).expect("the table has every agent that is a program");
-                self.program(kind, preset.clone(), &settings, (name, provider))
+                self.program(kind, preset.clone(), &settings, name, provider)
             }
             AgentChoice::Acp(_) => {
                 let argv = choice.argv().unwrap_or_default();
@@ -368,7 +363,7 @@ impl Roster {
                     let program = argv.first().cloned().unwrap_or_default();
                     return Err(NoAgent::Tools { agent, program, how: "remove it, or use `claude` or `builtin`" });
                 }
-                self.acp(argv, &settings, (name, provider))
+                self.acp(argv, &settings, name, provider)
             }
         }
     }
@@ -388,15 +383,15 @@ impl Roster {
         program.into_iter().chain(words.map(OsString::from)).collect()
     }
 
-    /// Whether it is known where a program is looked for. Without a root a path is seen from the worktree, which is not
-    /// there yet, unless it is absolute.
+    /// Whether it is known where to look for a program. Without a root, a relative path starts at the worktree, which
+    /// is not there yet.
     fn is_placed(&self, program: &str) -> bool {
         !program.contains('/') || self.place_of(program).is_absolute()
     }
 
     /// Looks the program of a command up, where that can be done.
     fn require_program(&self, argv: &[String]) -> Result<(), NoAgent> {
-        // Who embeds this without an environment has not said where to look.
+        // Without an environment, there is no PATH to search.
         let has_path = |program: &&String| program.contains('/') || self.environment.get_os("PATH").is_some();
         let known = argv.first().filter(|program| self.is_placed(program)).filter(has_path);
         match known.filter(|program| find_program(self.place_of(program), &self.environment).is_none()) {
@@ -420,13 +415,14 @@ impl Roster {
         NoAgent::Missing { title, program, how }
     }
 
-    /// A program that speaks the Agent Client Protocol: behind the gateway where it can be brought there and somebody
-    /// answers, else by what it tells.
+    /// A program that speaks the Agent Client Protocol: behind the gateway where it can use one and has a provider,
+    /// else by what it reports.
     fn acp(
         &self,
         argv: Vec<String>,
         settings: &AgentSettings,
-        (name, provider): (Option<&str>, Option<&str>),
+        name: Option<&str>,
+        provider: Option<&str>,
     ) -> Result<Arc<dyn Agent>, NoAgent> {
         let profile = self.profile_with_model("acp", name);
         let known = argv.first().and_then(|program| acp_known(program));
@@ -453,7 +449,7 @@ impl Roster {
         Ok(Arc::new(agent.with_profile(profile).with_settings(settings)))
     }
 
-    /// What the configuration says about an agent: about its kind, and over that what it says about its name.
+    /// The settings of an agent: those of its kind, overridden by those of its name.
     fn settings(&self, kind: &str, name: Option<&str>) -> AgentSettings {
         let of_kind = self.config.agents.get(kind).filter(|agent| agent.runner.is_none()).cloned().unwrap_or_default();
         let entries = self.config.agent_entries(name).filter(|name| *name != kind);
@@ -465,7 +461,8 @@ impl Roster {
         kind: &'static str,
         preset: Preset,
         settings: &AgentSettings,
-        (name, provider): (Option<&str>, Option<&str>),
+        name: Option<&str>,
+        provider: Option<&str>,
     ) -> Result<Arc<dyn Agent>, NoAgent> {
         let preset = preset.with(settings);
         if !settings.tools.is_empty() && !preset.can_be_given_tools(&settings.args) {
@@ -527,8 +524,8 @@ impl Roster {
         }))
     }
 
-    /// Who answers the calls of an agent behind the gateway: the provider that is named for it or for the node, the
-    /// script where that is what is asked, else the one its models come from.
+    /// Who answers the calls of an agent behind the gateway: the provider named for it or for the node, the script
+    /// where that is the default, else the provider of its models.
     fn upstream(
         &self,
         preset: &Preset,
@@ -591,7 +588,7 @@ impl Roster {
     }
 }
 
-/// An agent that knows which model it is to ask when this one is named.
+/// The agent, if it knows which model this name stands for.
 fn knowing(agent: Arc<dyn Agent>, model: Option<&str>) -> Result<Arc<dyn Agent>, NoAgent> {
     agent.check_model(model).map_err(NoProvider::from)?;
     Ok(agent)
@@ -605,7 +602,7 @@ fn is_plain(settings: &AgentSettings) -> bool {
     limits == (&None, &None, &None, &None, &None) && lists && env.is_empty()
 }
 
-/// Settings with others over them.
+/// Settings, overridden by others.
 fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
     let above = above.clone();
     let list = |above: Vec<String>, below: Vec<String>| if above.is_empty() { below } else { above };
@@ -762,9 +759,9 @@ mod tests {
         assert_eq!(gateway("", &key, "acp:codex"), Ok(false), "the key is another provider's");
         assert_eq!(gateway("agents: {acp: {turns: stream}}", &key, "acp:claude"), Ok(false));
         assert_eq!(gateway("", &key, "acp:other"), Ok(false), "whether it would find the way is not known");
-        let told = "agents: {acp: {turns: gateway, provider: anthropic}}";
-        assert_eq!(gateway(told, &key, "acp:other"), Ok(true));
-        assert!(gateway(told, &[], "acp:other").is_err_and(|why| why.starts_with("there is no key for anthropic")));
+        let settings = "agents: {acp: {turns: gateway, provider: anthropic}}";
+        assert_eq!(gateway(settings, &key, "acp:other"), Ok(true));
+        assert!(gateway(settings, &[], "acp:other").is_err_and(|why| why.starts_with("there is no key for anthropic")));
         let server = "providers: {compatible: {settings: {api_base: 'http://localhost:1'}}}";
         assert_eq!(gateway(server, &[], "acp:opencode acp"), Ok(false), "it must reach its own server");
         let gateway_run =

@@ -26,8 +26,7 @@ use pleach_core::event::WarningCode;
 
 pub(super) use self::matching::named;
 
-/// So many conversations may begin without tools before one that brings some. An agent that begins more of them has
-/// none.
+/// How many conversations may begin without tools before one with tools. An agent that begins more uses no tools.
 const PRELUDE: usize = 3;
 
 /// All conversations of one agent.
@@ -56,7 +55,7 @@ struct ModelConversation {
     asked: u64,
     /// How many messages that has.
     length: usize,
-    /// How often it was asked.
+    /// How often that came.
     tries: u32,
     /// What was new in the newest request before the answer.
     opening: Vec<Message>,
@@ -66,7 +65,7 @@ struct ModelConversation {
     state: ConversationState,
     /// What arrived of its newest answer, where that broke off.
     arrived: Option<PartialAnswer>,
-    /// What clients may name its newest answer by.
+    /// The id clients may name its newest answer by.
     answer_id: Option<String>,
 }
 
@@ -86,7 +85,7 @@ enum ConversationState {
 #[derive(Debug)]
 struct PartialAnswer {
     response: Response,
-    /// Why there is no more of it.
+    /// Why it is incomplete.
     why: String,
     /// Whether it was reported.
     is_reported: bool,
@@ -111,7 +110,7 @@ impl CompletedAnswer {
 pub(super) struct MatchedRequest {
     /// The conversation, from 0.
     pub conversation: usize,
-    /// What its answer is known by.
+    /// The number of its flight.
     pub flight: u64,
     /// The exchanges that are over, oldest first.
     pub ended: Vec<Exchange>,
@@ -219,7 +218,7 @@ impl Conversations {
         self.conversations.iter().any(|conversation| conversation.tools)
     }
 
-    /// A conversation with tools begins. If it is the first that could be the agent's own, those before it were none.
+    /// A conversation with tools begins. If it may be the agent's first own one, those before were side calls.
     fn begin_with_tools(&mut self) {
         if self.plain || self.has_tools() {
             return;
@@ -236,8 +235,8 @@ impl Conversations {
         }
     }
 
-    /// The conversation this very request was asked in. Helpers may begin alike, at the same time or one after the
-    /// other; these are two.
+    /// The conversation of this very request. Subagents may begin alike, at the same time or one after the other; these
+    /// are two.
     fn find_retry(&self, asked: u64, session: Option<&str>, request: &Request) -> Option<usize> {
         let begins =
             named(request).is_none() && !request.messages.iter().any(|message| message.role == Role::Assistant);
@@ -265,7 +264,7 @@ impl Conversations {
             let goes_on = match &conversation.state {
                 ConversationState::Answered(_, answer) => match &answer.response {
                     Some(response) => repeats(said, &response.message),
-                    // Nobody knows what was said; that there is more of it must do.
+                    // The answer is not known; more messages have to do.
                     None => request.messages.len() > conversation.length,
                 },
                 ConversationState::Reported(Some(message)) => repeats(said, message),
@@ -285,8 +284,8 @@ impl Conversations {
         }
     }
 
-    /// A call will have no complete answer, for this reason. One that its client has asked again meanwhile, or that is
-    /// beside the conversations, tells nothing of them.
+    /// A call will have no complete answer, for this reason. One that its client has repeated meanwhile, or a side
+    /// call, does not count.
     pub(super) fn failed(&mut self, flight: u64, why: LlmError) {
         if self.in_flight(flight).is_some() {
             self.unanswered = Some(why);
@@ -302,7 +301,7 @@ impl Conversations {
     pub(super) fn answered(&mut self, flight: u64, response: Response, spent: CallCost) -> bool {
         self.spending.total += spent;
         let Some(conversation) = self.in_flight(flight) else {
-            // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
+            // Its client has repeated the call meanwhile, or it was a side call after all.
             let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
             self.spend(purpose, &response.model, spent);
             return false;
@@ -335,7 +334,7 @@ impl Conversations {
         let more = spent - before.unwrap_or_default();
         self.spending.total += more;
         if before.is_some() {
-            // It was answered before it ended; what came after that is only more to pay.
+            // It was answered before it ended; what came after only adds to its cost.
             let open = self.conversations.iter_mut().find(
                 |conversation| matches!(conversation.state, ConversationState::Answered(own, _) if own == flight),
             );
@@ -382,12 +381,11 @@ impl Conversations {
             .find(|conversation| matches!(conversation.state, ConversationState::Asked(own) if own == flight))
     }
 
-    /// Exchanges of other conversations that are over when a request arrives that continues `goes_on`, or begins a
-    /// conversation.
+    /// Exchanges of other conversations that are over when a request continues `goes_on`, or begins a conversation.
     ///
-    /// Those that ask for nothing are, whatever comes. One whose tools may still run is as well when a conversation
-    /// begins and nothing else is under way: the agent has left it, or starts its first subagent, and what it has done
-    /// so far is this exchange's. Parallel subagents are waited for, each until it continues.
+    /// Those that ask for no tools always are. One whose tools may still run is over when a conversation begins and
+    /// nothing else is in flight: the agent has left it, or starts its first subagent, and its work so far belongs to
+    /// this exchange. Parallel subagents are waited for, each until it continues.
     fn finished(&mut self, goes_on: Option<usize>) -> Vec<Exchange> {
         let (mut over, mut open) = (Vec::new(), Vec::new());
         for (at, conversation) in self.conversations.iter().enumerate().filter(|(at, _)| Some(*at) != goes_on) {
@@ -442,8 +440,8 @@ impl Conversations {
         (Some(exchange), opening)
     }
 
-    /// What arrived of a conversation's newest answer that broke off, reported once. What was spent where nothing
-    /// arrived is aside then.
+    /// What arrived of a conversation's newest answer that broke off, reported once. Where nothing arrived, its cost is
+    /// a side call's.
     fn report_broken(&mut self, conversation: usize) -> Option<Exchange> {
         let known = &mut self.conversations[conversation];
         if !matches!(known.state, ConversationState::Failed) {
@@ -474,9 +472,9 @@ impl Conversations {
         (0..self.conversations.len()).filter_map(|conversation| self.report_broken(conversation)).collect()
     }
 
-    /// All unreported exchanges, as if nothing more came. Failed calls are counted aside.
+    /// All unreported exchanges, as if nothing more came. Failed calls are side calls.
     pub(super) fn report_all(&mut self) -> Vec<Exchange> {
-        // Beside conversations with tools, those without were none.
+        // Beside conversations with tools, others are side calls.
         let all = self.plain || !self.has_tools();
         let mut order: Vec<(u64, usize)> = Vec::new();
         let mut others = Vec::new();

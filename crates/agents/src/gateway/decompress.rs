@@ -42,11 +42,11 @@ impl Compression {
 
 /// Decompresses a body chunk by chunk.
 pub(super) enum Decompressor {
-    /// What comes in goes out.
+    /// Passed through.
     Plain,
     /// Decompressed as it comes.
     Zlib(Box<Inflate>),
-    /// Kept until everything is there: its reader gives nothing out before.
+    /// Kept until it is complete: its reader returns nothing before.
     Zstd(Vec<u8>),
     /// Not read any more, for this reason.
     Opaque(String),
@@ -210,15 +210,15 @@ mod tests {
 
     #[test]
     fn headers_name_the_compression() {
-        let of = |value: &'static str| {
+        let compression_of = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(value));
             Compression::of(&headers)
         };
-        assert_eq!(of("gzip"), Compression::Zlib);
-        assert_eq!(of("Zstd"), Compression::Zstd);
-        assert_eq!(of("identity"), Compression::None);
-        assert_eq!(of("gzip, br"), Compression::Other("gzip, br".into()));
+        assert_eq!(compression_of("gzip"), Compression::Zlib);
+        assert_eq!(compression_of("Zstd"), Compression::Zstd);
+        assert_eq!(compression_of("identity"), Compression::None);
+        assert_eq!(compression_of("gzip, br"), Compression::Other("gzip, br".into()));
         assert_eq!(Compression::of(&HeaderMap::new()), Compression::None);
     }
 }

@@ -5,11 +5,11 @@ use super::watch::AnswerOutcome;
 use crate::llm::by_length;
 use pleach_core::event::Usage;
 
-/// How many tokens an answer may have whose request sets it no bounds: about what models say at most.
+/// How many tokens an answer may have if its request sets no limit: about the most models produce.
 const UNBOUNDED: u64 = 32_000;
 
-/// How many tokens an answer may have. Where the request does not say, it is as many as models usually can, and no
-/// fewer than one has said before.
+/// How many tokens an answer may have. Without a limit in the request, as many as models usually can, and no fewer than
+/// an earlier answer had.
 pub(super) fn bound(said: Option<u32>, longest: u64) -> u64 {
     said.map_or_else(|| UNBOUNDED.max(longest), u64::from)
 }
@@ -21,8 +21,8 @@ pub(super) struct Length {
     pub sent: u64,
     /// What was received, in bytes, where that is made of tokens.
     pub received: u64,
-    /// How many tokens an answer in one piece may have: until it is there its progress is unknown, and a provider does
-    /// not stop for a caller who goes.
+    /// How many tokens an answer in one piece may have: its progress is unknown until it arrives, and a provider does
+    /// not stop when a client leaves.
     pub unseen: u64,
 }
 

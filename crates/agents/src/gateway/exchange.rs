@@ -57,7 +57,7 @@ pub struct Exchange {
     pub cost_usd: Option<f64>,
     /// Whether some of that is estimated, where the provider did not say.
     pub estimated: bool,
-    /// Why the answer is only what arrived of it, where it broke off.
+    /// Why the answer is incomplete, where it broke off.
     pub broken_off: Option<String>,
 }
 
@@ -99,8 +99,8 @@ pub enum CallDecision {
 /// What was spent and is not reported yet, and what may still be.
 #[derive(Debug)]
 pub struct Outstanding {
-    /// What was spent in the conversations and is in no reported exchange: tools may still run, or the agent may have
-    /// gone on without a word about the answer.
+    /// Spending in conversations that is in no reported exchange: tools may still run, or the agent has continued
+    /// without repeating the answer.
     pub pending: CallCost,
     /// What the forwarded calls may still take; none when there are no such calls.
     pub reserved: Option<CallCost>,

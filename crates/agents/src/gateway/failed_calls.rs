@@ -2,20 +2,20 @@
 
 use crate::llm::LlmError;
 
-/// So many calls in a row may fail in the ordinary course of things: what they cost goes with the turn they end in.
-/// Each one more is accounted for at once.
+/// How many calls in a row may fail as a matter of course: their cost is reported with the turn they end in. That of
+/// each one more is reported at once.
 pub const FEW: u32 = 3;
 
 /// What becomes of a call that the gateway itself refuses, in a few words.
 pub(super) const NOT_FORWARDED: &str = "the call is not forwarded";
 
-/// Calls that ended without a complete answer, since one in a conversation had it.
+/// Calls without a complete answer since the last one with it in a conversation.
 #[derive(Debug, Clone, Default)]
 pub struct FailedCalls {
     /// How many.
     pub calls: u32,
-    /// How many of them were side calls. A complete answer there says nothing of those in them: a program whose titles
-    /// come has not got on with its work.
+    /// How many of them were side calls. A complete answer to one of them leaves the others counted: a program that
+    /// gets its titles has not made progress.
     beside: u32,
     /// What the provider does, in two or three words.
     pub words: String,

@@ -91,7 +91,7 @@ impl BodyMemory {
         }
     }
 
-    /// Moves a request that turns out to be large. What it held is free when it has its new memory, which is of the
+    /// Moves a request that turns out to be large. Its memory is freed once it has the new one, which is of the
     /// greatest size: no request there waits for more.
     pub(super) async fn grow(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
         permit.held = self.take(LONGEST, permit.until).await?;
@@ -104,7 +104,7 @@ impl BodyMemory {
         mut body: Incoming,
         is_compressed: bool,
     ) -> Result<(Bytes, BodyPermit), IntakeError> {
-        // Whoever does not say how long a body is, or what comes out of it, gets what ordinary ones take at most.
+        // A body of unknown length, or a compressed one, gets what ordinary ones take at most.
         let announced = usize::try_from(body.size_hint().upper().unwrap_or(ORDINARY as u64));
         let announced = announced.ok().filter(|size| *size <= LONGEST).ok_or_else(IntakeError::too_long)?;
         let size = match announced {

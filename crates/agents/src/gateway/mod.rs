@@ -101,7 +101,7 @@ impl Gateway {
         format!("http://127.0.0.1:{}/{}{}", self.port, self.shared.secret, version(format))
     }
 
-    /// The same without the secret, for where everybody can read it, such as a command line. It leads on only together
+    /// The same without the secret, for where everybody can read it, such as a command line. It works only together
     /// with the key.
     pub fn address(&self, format: Format) -> String {
         format!("http://127.0.0.1:{}{}", self.port, version(format))
@@ -145,7 +145,7 @@ impl Gateway {
         UsageMeter(Arc::clone(&self.shared))
     }
 
-    /// Reserves what a call may take that is about to be forwarded, until it is known what it took.
+    /// Reserves what a call about to be forwarded may take, until its cost is known.
     pub fn reserve(&self, arrival: &HeldCall) {
         self.shared.conversations().reservations.reserve(arrival.number, arrival.at_most);
     }
@@ -155,23 +155,23 @@ impl Gateway {
         self.shared.conversations().reservations.is_unread()
     }
 
-    /// Tells whenever a call has come or gone.
+    /// Notifies when a call begins or ends.
     pub fn flights(&self) -> watched::Receiver<Flights> {
         self.shared.flights.subscribe()
     }
 
-    /// Tells whenever a call has ended without a complete answer, or one with it after such.
+    /// Notifies when a call ends without a complete answer, or one with it after such.
     pub fn failed_calls(&self) -> watched::Receiver<FailedCalls> {
         self.shared.failed_calls.subscribe()
     }
 
-    /// Counts calls without a complete answer from nothing again.
+    /// Resets the count of calls without a complete answer.
     pub fn reset_failed_calls(&self) {
         self.shared.failed_calls.send_modify(|failed_calls| *failed_calls = FailedCalls::default());
     }
 
-    /// What arrived of answers that broke off, reported once, and what was spent on calls without an answer, which is
-    /// then aside.
+    /// What arrived of answers that broke off, reported once. What was spent on calls without an answer becomes side
+    /// calls.
     pub fn broken_off(&self) -> Vec<Exchange> {
         self.shared.conversations().broken_off()
     }

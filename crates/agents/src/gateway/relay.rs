@@ -18,8 +18,8 @@ use crate::llm::{ErrorClass, HttpAnswer, HttpError, LlmError, ModelNames, Respon
 use os::deadline::Deadline;
 use pleach_core::event::Usage;
 
-/// How long an answer is read whose client has gone: its cost comes at its end. Of one that takes longer, what has come
-/// counts.
+/// How long an answer is read after its client has gone: its cost comes at its end. Of one that takes longer, what has
+/// come counts.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the token counts are waited for once the answer is complete.
@@ -37,15 +37,15 @@ pub(super) struct Flight {
     model: String,
     /// What was counted when the answer was whole.
     reported: Option<CallCost>,
-    /// Whether a conversation has got a complete answer by it.
+    /// Whether it gave a conversation a complete answer.
     is_answer: bool,
-    /// Why there is no answer, in a few words and in many.
+    /// Why there is no answer, in short and in full.
     failure: Option<(String, LlmError)>,
-    /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
+    /// Its length; none before it goes to a provider, or where it costs nothing.
     length: Option<Length>,
     /// Until when it is read on, once its client has gone.
     unheard_until: Option<Deadline>,
-    /// Whether it counts as a call without an answer already, whatever may still come.
+    /// Whether it already counts as unanswered, whatever may still come.
     is_given_up: bool,
     over: bool,
 }
@@ -57,7 +57,7 @@ pub(super) struct BilledCall {
     pub number: u64,
     /// How many tokens its answer may have.
     pub bound: u64,
-    /// Where it says whether its client is to take the next piece of the answer.
+    /// Set while its client has yet to read the next piece of the answer.
     pub is_unread: Arc<AtomicBool>,
 }
 
@@ -91,12 +91,12 @@ impl Flight {
     /// Until all connections are to be closed.
     pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut closing = self.shared.closing.clone();
-        // Nothing is ever said there.
+        // No value is ever sent.
         async move { while closing.changed().await.is_ok() {} }
     }
 
-    /// The client has gone, before its answer was whole or not. Nobody has to wait for the rest to know that a call had
-    /// no answer: who leaves and asks again does so at once. Says until when the rest is listened to.
+    /// The client has gone, before its answer was whole or after. A call without an answer counts now, not when the
+    /// rest has come: its client may retry at once. Returns until when the rest is read.
     pub(super) fn hang_up(&mut self, is_whole: bool) -> Deadline {
         if let Some(until) = self.unheard_until {
             return until;
@@ -111,7 +111,7 @@ impl Flight {
         until
     }
 
-    /// The provider has said that the call has taken this much already.
+    /// The provider reports what the call has taken so far.
     fn counted(&self, usage: Usage) {
         let Some(call) = &self.call else { return };
         let spent = |usage| self.shared.spent(ModelNames::asked(&self.model), usage);
@@ -119,7 +119,7 @@ impl Flight {
         self.shared.conversations().reservations.counted(call.number, spent(usage), spent(at_most));
     }
 
-    /// Whether it is for the client to read on.
+    /// Whether the client has to read on.
     fn set_unread(&self, is_unread: bool) {
         if let Some(call) = &self.call {
             call.is_unread.store(is_unread, Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl Flight {
         }
     }
 
-    /// The provider answers no, or not at all, which means this. `words` say in short what it does.
+    /// The provider refuses, or does not answer, for this reason. `words` say it in short.
     pub(super) fn unanswered(&mut self, words: String, why: LlmError) {
         if let Some(number) = self.number.filter(|_| self.reported.is_none()) {
             self.shared.conversations().failed(number, why.clone());
@@ -170,7 +170,7 @@ impl Flight {
         self.failure = Some((words, why));
     }
 
-    /// The call goes no further than here, for this reason: it cannot be passed on.
+    /// The call cannot be forwarded, for this reason.
     pub(super) fn not_forwarded(&mut self, why: &str) {
         self.unanswered(NOT_FORWARDED.to_owned(), LlmError::new(ErrorClass::Terminal, why));
     }
@@ -193,7 +193,7 @@ impl Flight {
         self.unanswered("the provider's answers break off".to_owned(), LlmError::new(ErrorClass::Cut, why));
     }
 
-    /// What the provider says is no answer.
+    /// The answer cannot be read.
     pub(super) fn unreadable(&mut self, why: &str) {
         let why = LlmError::new(ErrorClass::Cut, format!("the provider's answer cannot be read: {why}"));
         self.unanswered("the provider's answers cannot be read".to_owned(), why);
@@ -276,7 +276,7 @@ impl Drop for Flight {
     }
 }
 
-/// An answer on its way to its client. It is read to the end also when the client has gone.
+/// An answer on its way to its client. It is read to the end even if the client has gone.
 #[derive(Debug)]
 pub(super) struct Relay(Option<AnswerListener>);
 
@@ -303,7 +303,7 @@ impl Relay {
 }
 
 impl Drop for Relay {
-    /// A client that goes before the end has ordered the answer all the same.
+    /// The answer is paid for even if the client goes before its end.
     fn drop(&mut self) {
         let Some(mut listening) = self.0.take().filter(AnswerListener::awaits_usage) else { return };
         listening.flight.set_unread(false);

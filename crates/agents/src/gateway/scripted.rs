@@ -96,9 +96,9 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
     Scripted::Fail { status, message: error.message.clone(), retry_after: error.retry_after }
 }
 
-/// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
-/// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up
-/// to there is what is on record, whatever it has made of that.
+/// The conversation, with the tagged texts that agents add to tool results marked as remarks: no task starts there. Nor
+/// does one start at a prompt to continue a task: the answers before it are those on record, whatever the agent has
+/// made of them.
 fn mark_remarks(messages: &[Message], facts: &Facts) -> Vec<Message> {
     let remark = |message: &Message| Message { content: message.content.clone(), ..Message::steering("") };
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());

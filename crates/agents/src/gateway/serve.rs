@@ -99,7 +99,7 @@ fn has_key(headers: &HeaderMap, secret: &str) -> bool {
 }
 
 fn is_secret(given: &str, secret: &str) -> bool {
-    // Every byte is looked at, so that the time it takes tells nothing.
+    // Every byte is compared, so that the time reveals nothing.
     let differing = given.bytes().zip(secret.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     differing == 0 && given.len() == secret.len()
 }
@@ -131,14 +131,14 @@ enum Rejected {
 }
 
 impl Rejected {
-    /// It is asked for in a way that is not passed on.
+    /// A request of this kind is not forwarded.
     fn bad(why: String) -> Self {
         Self::Refused(IntakeError { status: StatusCode::BAD_REQUEST, why })
     }
 }
 
 impl ReceivedRequest {
-    /// Something around model calls: it is passed on and takes part in nothing. What costs something is held as well.
+    /// Something around model calls: it is forwarded outside of conversations, and held if it costs something.
     async fn side_request(mut self, aside: SideRequest) -> HttpReply {
         let SideRequest { mut format, path, kind } = aside;
         // Its answer is no words, or a few.
@@ -181,7 +181,7 @@ impl ReceivedRequest {
             Ok(read) => read,
             Err(Rejected::Refused(refusal)) => return refuse_request(Some(&self.shared), call.format, &refusal),
             Err(Rejected::Unread(why)) => {
-                // Nobody knows what it says; the provider will.
+                // pleach cannot read it; the provider can.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
                 self.shared.conversations().spending.warn(WarningCode::CallUnread.with(text));
                 let held = self.arrive_beside(call.model.clone().unwrap_or_default());
@@ -305,14 +305,14 @@ impl ReceivedRequest {
         let request = Arc::clone(request);
         let number = flight.unwrap_or_else(|| conversations.reservations.number());
         let most = conversations.reservations.most();
-        // What a provider keeps from before counts again, and is not sent again.
+        // What a provider has kept counts again without being sent again.
         let kept = named(&request).map_or(0, |_| most.input);
         let output = self.bound.unwrap_or_else(|| bound(None, most.output));
         let usage = Usage { input: tokens(self.length as u64).max(kept), output, ..Usage::default() };
         let call = BilledCall { number, bound: usage.output, is_unread: conversations.reservations.hold(number) };
         let flight = Flight::new(Arc::clone(&self.shared), flight, Some(call), request.model.clone());
         let at_most = self.shared.spent(ModelNames::asked(&request.model), usage);
-        // The lock is held, so that they come in the order in which the conversations took them in.
+        // The lock is held, so that calls arrive in the order in which conversations took them.
         let arrival = HeldCall { conversation, request, before, tries, number, at_most, side_calls, warnings, answer };
         let _ = self.shared.arrivals.send(arrival);
         drop(conversations);
@@ -378,11 +378,10 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<String> {
     SESSIONS.iter().find_map(|name| Some(headers.get(*name)?.to_str().ok()?.to_owned()))
 }
 
-/// Passes a call on; its answer goes back as it comes. `is_words` says that the answer is made of tokens.
+/// Forwards a call; its answer goes back as it comes. `is_words` says that the answer is made of tokens.
 async fn pass(remote: Remote, call: ForwardedCall, permit: BodyPermit, flight: Flight, is_words: bool) -> HttpReply {
     let format = call.format;
-    // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without
-    // it.
+    // A provider does not stop when the client hangs up, and is paid all the same: the call continues without it.
     let (client, gone) = oneshot::channel();
     let passing = tokio::spawn(async move {
         let answer = begin_answer(&remote, &call, flight, is_words, gone).await;
@@ -430,7 +429,7 @@ async fn begin_answer(
             let headers = end_to_end_headers(&answer.headers);
             let mut reply = HttpResponse::new(ReplyBody::Relay(Box::new(Relay::new(answer, watcher, flight))));
             *reply.status_mut() = status;
-            // Where to go instead is nothing for the agent, and may repeat the query of the configured address.
+            // A redirect is not for the agent, and may repeat the query of the configured address.
             for (name, value) in headers.into_iter().filter(|(name, _)| name != LOCATION) {
                 reply.headers_mut().append(name, value);
             }
@@ -487,7 +486,7 @@ fn scripted_reply(format: Format, shape: AnswerShape, said: Scripted, mut flight
     }
 }
 
-/// A request that is not taken in. A model call counts as one without an answer, with those who share the gateway.
+/// A request that is not accepted. A model call counts as one without an answer for all who share the gateway.
 fn refuse_request(shared: Option<&GatewayState>, format: Format, refusal: &IntakeError) -> HttpReply {
     let class = if refusal.status.is_server_error() { ErrorClass::Transient } else { ErrorClass::Terminal };
     shared.into_iter().for_each(|shared| shared.refuse_request(LlmError::new(class, &refusal.why)));
@@ -498,7 +497,7 @@ fn refuse_request(shared: Option<&GatewayState>, format: Format, refusal: &Intak
     reply
 }
 
-/// Refuses a call that cannot be passed on.
+/// Refuses a call that cannot be forwarded.
 fn not_forwarded(format: Format, reason: &str, mut flight: Flight) -> HttpReply {
     flight.not_forwarded(reason);
     refuse(format, reason, flight)

@@ -41,7 +41,7 @@ impl UsageMeter {
         self.0.conversations().total()
     }
 
-    /// How long no call has come or gone; no time at all while a client waits for one.
+    /// How long no call has begun or ended; zero while a client waits for one.
     pub fn silence(&self) -> Duration {
         match self.0.flights.borrow().awaited() {
             0 => self.0.touched().elapsed(),
@@ -64,7 +64,7 @@ pub(super) struct GatewayState {
     pub(super) flights: Sender<Flights>,
     /// The calls that ended without a complete answer.
     pub(super) failed_calls: Sender<FailedCalls>,
-    /// When a call last came or went, or when it all began.
+    /// When a call last began or ended, or the gateway opened.
     pub(super) touched: Mutex<Instant>,
     /// Closed when all connections are to be closed.
     pub(super) closing: Receiver<()>,
@@ -85,14 +85,14 @@ impl GatewayState {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A model call goes no further than here, for this reason.
+    /// Refuses a model call, for this reason.
     pub(super) fn refuse_request(&self, why: LlmError) {
         self.conversations().refuse_request(why.clone());
         self.failed_calls.send_modify(|failed_calls| failed_calls.fail(true, NOT_FORWARDED.to_owned(), why));
     }
 
-    /// A request that is not forwarded. Programs make such requests beside their work, which continues; one that has
-    /// nothing else to do is failing.
+    /// A request that is not forwarded. Programs make such requests beside their work; one without any work in progress
+    /// is failing.
     pub(super) fn refuse_unknown(&self, why: &str) {
         if self.conversations().is_at_work() || self.flights.borrow().awaited() > 0 {
             return;

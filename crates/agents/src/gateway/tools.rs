@@ -35,7 +35,7 @@ const PATCH: [&str; 3] = ["patchText", "input", "patch"];
 /// The largest file that is edited on behalf of a program.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Makes a call of a script one of a tool the request offers. What no tool of the client can do stays as it is: the
+/// Turns a script's call into one of a tool the request offers. What no tool of the client can do stays as it is: the
 /// client will say that it has no such tool.
 pub(super) fn fit(part: &mut Part, request: &Request, format: Format, cwd: &Path) {
     let Part::ToolCall { name, arguments, extra, .. } = part else { return };

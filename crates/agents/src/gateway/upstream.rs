@@ -36,7 +36,7 @@ impl Upstream {
         }
     }
 
-    /// What it means that it says no.
+    /// The error of its refusal.
     pub(super) fn refusal(&self, model: &str, status: u16, message: &str) -> LlmError {
         match self {
             Self::Remote(remote) => remote.refusal(model, status, message),

@@ -19,7 +19,7 @@ const REFUSAL: usize = 64 << 10;
 /// How much of a refusal is shown.
 const SHOWN: usize = 300;
 
-/// How much is shown of what is no answer.
+/// How much of a non-answer is shown.
 const SHOWN_UNREAD: usize = 80;
 
 /// The longest event that is searched for token counts once nothing else is kept.
@@ -30,9 +30,9 @@ const LONGEST_COUNT: usize = 1 << 20;
 pub(super) enum AnswerOutcome {
     /// All of it.
     Whole(Box<Response>),
-    /// The answer is whole as far as anybody can see, but only its tokens are known, for this reason.
+    /// The answer seems to be whole, but only its tokens are known, for this reason.
     Counted(Usage, String),
-    /// Everything has come, and it is no answer of a model, for this reason; these tokens were counted in it.
+    /// It is complete, and no answer of a model, for this reason; these tokens were counted in it.
     Unreadable(Usage, String),
     /// It is not whole; these tokens were counted before it broke off.
     Cut(Usage, String),
@@ -49,9 +49,9 @@ pub(super) struct Watcher {
     kept: usize,
     /// How many bytes have come, compressed or not.
     came: usize,
-    /// Whether what is said is made of tokens: a vector is not.
+    /// Whether it is made of tokens: an embedding is not.
     is_words: bool,
-    /// How many bytes are still to come, where that was said before.
+    /// How many bytes are still to come, where announced.
     missing: Option<usize>,
 }
 
@@ -136,7 +136,7 @@ impl Watcher {
         matches!(self.decoder, BodyDecoder::Refusal(..))
     }
 
-    /// What was said up to here, if that is everything.
+    /// The answer so far, if it is complete.
     pub(super) fn answer(&self) -> Option<Response> {
         match &self.decoder {
             BodyDecoder::Events(events) => {
@@ -154,7 +154,7 @@ impl Watcher {
         self.format.decode_reply(body).ok().filter(|response| !response.message.content.is_empty())
     }
 
-    /// How many bytes of words have come; of what cannot be read, how many at all.
+    /// How many bytes of words have come; all bytes where they cannot be read.
     pub(super) fn received(&self) -> u64 {
         let assembler = match &self.decoder {
             BodyDecoder::Events(events) => events.assembler.clone(),
@@ -257,7 +257,7 @@ impl Events {
 
     fn finish(mut self, format: Format, ended: bool) -> AnswerOutcome {
         if let Some(event) = std::mem::take(&mut self.reader).finish() {
-            // What came last may be cut; then it counts as little as what never came.
+            // The last event may be cut off; then it does not count.
             let wrong = self.wrong.take();
             self.take(format, &event);
             self.wrong = wrong;
@@ -282,7 +282,7 @@ impl Events {
 }
 
 /// Reads a body in one piece. Google sends a list of pieces without `alt=sse`. What is not made of words only has to be
-/// JSON: it is no answer of a model, nor is it meant to be.
+/// JSON: it is not meant to be a model's answer.
 fn whole(format: Format, body: &[u8], is_words: bool) -> AnswerOutcome {
     let body: Value = match serde_json::from_slice(body) {
         Ok(body) => body,
@@ -330,7 +330,7 @@ fn has_usage(data: &str) -> bool {
     data.match_indices("\"usage").map(value).any(|value| value.starts_with('{'))
 }
 
-/// Later counts stand for all; what is not counted again stays.
+/// Later counts win; what is not counted again stays.
 fn add_counts(counts: &mut Map<String, Value>, more: Option<&Value>) {
     let more = more.and_then(Value::as_object).into_iter().flatten();
     counts.extend(more.filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));

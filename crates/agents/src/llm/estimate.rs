@@ -14,16 +14,16 @@ pub(crate) fn tokens(bytes: u64) -> u64 {
 
 /// What a call took that was `sent` and `received` with so many bytes, and whether that had to be estimated. What the
 /// provider counted stands; an answer that broke off was counted at its beginning at most.
-pub(crate) fn by_length(told: Usage, is_cut: bool, sent: u64, received: u64) -> (Usage, bool) {
-    if !is_cut && told.total() > 0 {
-        return (told, false);
+pub(crate) fn by_length(reported: Usage, is_cut: bool, sent: u64, received: u64) -> (Usage, bool) {
+    if !is_cut && reported.total() > 0 {
+        return (reported, false);
     }
-    let mut usage = told;
-    if told.total() == told.output {
+    let mut usage = reported;
+    if reported.total() == reported.output {
         usage.input = tokens(sent);
     }
-    usage.output = told.output.max(tokens(received));
-    (usage, usage != told)
+    usage.output = reported.output.max(tokens(received));
+    (usage, usage != reported)
 }
 
 /// The warning that tokens were estimated.

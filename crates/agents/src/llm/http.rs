@@ -109,7 +109,7 @@ pub(crate) struct ServerUrl {
     login: Option<String>,
     /// Without a slash at its end.
     pub path: String,
-    /// What every call has behind its path.
+    /// What follows the path of every call.
     query: Option<String>,
 }
 
@@ -144,17 +144,17 @@ impl ServerUrl {
         Ok(Self { tls, host, port, login, path: uri.path().trim_end_matches('/').to_owned(), query })
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Whether it uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// Its port, the usual one where it names none.
+    /// Its port, by default that of its scheme.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What is asked for, where `path` is below this address and may have a query itself.
+    /// The target of a request: `path` below this address, which may have a query itself.
     fn target(&self, path: &str) -> String {
         match &self.query {
             None => format!("{}{path}", self.path),
@@ -169,7 +169,7 @@ impl ServerUrl {
         }
     }
 
-    /// The host as the resolver wants it: addresses of the sixth version stand in brackets in a URL.
+    /// The host as the resolver wants it: in a URL, IPv6 addresses have brackets.
     pub fn bare_host(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }
@@ -228,7 +228,7 @@ impl std::fmt::Display for Proxy {
     }
 }
 
-/// An address without the login before its host, also where that is not well-formed, and without its query.
+/// An address without its login and its query, even where it is malformed.
 pub(super) fn without_login(text: &str) -> String {
     let text = text.split_once('?').map_or(text, |(text, _)| text);
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
@@ -290,7 +290,7 @@ struct ClientInner {
     patience: Duration,
     tls: OnceLock<Result<TlsStore, String>>,
     idle: Mutex<Vec<(Sender, Instant)>>,
-    /// The connection that calls side by side share, where the server takes them.
+    /// The connection that concurrent calls share, where the server allows it.
     shared: Mutex<Option<http2::SendRequest<Full<Bytes>>>>,
 }
 
@@ -390,8 +390,8 @@ impl HttpClient {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<HttpAnswer, HttpError> {
-        // A server may close a connection that was kept in the very moment it is used again. Nothing was answered on it
-        // then, so the same is asked on a new one, once.
+        // A server may close a kept connection in the moment it is used again. No answer has begun then, so the request
+        // is repeated on a new one, once.
         if let Some(mut sender) = self.take_idle()
             && matches!(within(SETTLED, sender.ready()).await, Some(Ok(())))
             && let Ok(response) = sender.send(request.clone()).await
@@ -410,7 +410,7 @@ impl HttpClient {
         HttpAnswer { status, headers, body, client: self.clone(), sender: Some(sender), deadline, patience }
     }
 
-    /// The newest connection that is still good; what is too old goes.
+    /// The newest connection that is still good; stale ones are dropped.
     fn take_idle(&self) -> Option<Sender> {
         let mut shared = self.0.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.take_if(|sender| sender.is_closed());
@@ -488,21 +488,21 @@ impl HttpClient {
         stream: S,
     ) -> Result<Sender, HttpError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
-        // It ends when the sender and the answer are gone; errors come out at these.
+        // It ends when the sender and the answer are dropped; they report its errors.
         tokio::spawn(connection);
         Ok(Sender::One(sender))
     }
 
-    /// Speaks HTTP/2, and lets the calls to come use the same connection.
+    /// Speaks HTTP/2, and shares the connection with later calls.
     async fn handshake_http2<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         &self,
         stream: S,
     ) -> Result<Sender, HttpError> {
         let mut calls = http2::Builder::new(TokioExecutor::new());
-        // A connection that died unnoticed, while the machine slept say, would take every further call with it.
+        // A connection that died unnoticed, say while the machine slept, would fail every later call.
         calls.timer(TokioTimer::new()).keep_alive_interval(ALIVE).keep_alive_timeout(ALIVE);
-        let made = calls.handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = made.map_err(|error| self.broken(&error))?;
+        let connected = calls.handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = connected.map_err(|error| self.broken(&error))?;
         tokio::spawn(connection);
         let mut shared = self.0.shared.lock().unwrap_or_else(PoisonError::into_inner);
         *shared = Some(sender.clone());
@@ -533,8 +533,8 @@ impl HttpClient {
     }
 
     fn connector(&self) -> Result<&TlsConnector, String> {
-        let made = self.0.tls.get_or_init(|| tls_of_this_machine().map(TlsStore));
-        made.as_ref().map(|store| &store.0).map_err(Clone::clone)
+        let tls = self.0.tls.get_or_init(|| tls_of_this_machine().map(TlsStore));
+        tls.as_ref().map(|store| &store.0).map_err(Clone::clone)
     }
 }
 
@@ -606,7 +606,7 @@ impl HttpAnswer {
 }
 
 impl Drop for HttpAnswer {
-    /// A body that was read whole, even if its end was never polled for, frees its connection for the next call.
+    /// A body that was fully read frees its connection for the next call, even if its end was never polled.
     fn drop(&mut self) {
         if self.body.is_end_stream() {
             self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));

@@ -184,11 +184,11 @@ impl Prices {
     /// The price of a model. What the configuration says of any of its names wins over the table.
     fn find(&self, model: ModelNames<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
         // Who asks for a dear model and is answered by the name of a cheap one may pay for either.
-        let of = |prices: &[Price]| {
+        let price_in = |prices: &[Price]| {
             let found = model.names().filter_map(|name| listed(prices, name, usage).cloned());
             found.reduce(|one, other| one.dearer(&other))
         };
-        let price = of(&self.own).or_else(|| if self.own_alone { None } else { of(&TABLE.models) });
+        let price = price_in(&self.own).or_else(|| if self.own_alone { None } else { price_in(&TABLE.models) });
         if let Some(price) = price {
             return Some((price, Pricing::Listed));
         }
@@ -263,8 +263,8 @@ fn family(model: &str) -> String {
 
 /// What a thousand searches of the web cost.
 fn web_search(model: ModelNames<'_>) -> f64 {
-    let of = |name: &str| TABLE.web_search.get(family(bare(name)).split('-').next()?).copied();
-    model.names().find_map(of).unwrap_or(0.0)
+    let price_of = |name: &str| TABLE.web_search.get(family(bare(name)).split('-').next()?).copied();
+    model.names().find_map(price_of).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use pleach_core::config::Environment;
 /// on this machine is never asked for elsewhere.
 pub(super) fn from_environment<'e>(environment: &'e Environment, base: &ServerUrl) -> Option<(&'e str, String)> {
     let given = |name: &str| environment.get(name).map(str::trim).filter(|value| !value.is_empty());
-    let of = |name: &str| {
+    let variable = |name: &str| {
         let names = [name.to_owned(), name.to_ascii_lowercase()];
         names.into_iter().find_map(|name| Some((given(&name)?, name)))
     };
     let scheme = if base.is_tls() { "HTTPS_PROXY" } else { "HTTP_PROXY" };
-    let proxy = of(scheme).or_else(|| of("ALL_PROXY"))?;
-    let direct = of("NO_PROXY").is_some_and(|(list, _)| is_direct(list, base.bare_host(), base.port()));
+    let proxy = variable(scheme).or_else(|| variable("ALL_PROXY"))?;
+    let direct = variable("NO_PROXY").is_some_and(|(list, _)| is_direct(list, base.bare_host(), base.port()));
     (!direct && !is_loopback(base.bare_host())).then_some(proxy)
 }
 

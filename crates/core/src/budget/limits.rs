@@ -152,12 +152,12 @@ impl fmt::Display for Exceeded {
             Limit::NodeTokens(node) | Limit::NodeUsd(node) => format!(" of node `{node}`"),
             Limit::RunTokens | Limit::RunUsd => String::new(),
         };
-        let (spent, of) = if self.limit.is_of_tokens() {
+        let (spent, allowed) = if self.limit.is_of_tokens() {
             (format!("{:.0}", self.spent), format!("{:.0} tokens", self.of))
         } else {
             (dollars(self.spent), dollars(self.of))
         };
-        write!(f, "the budget{whose} is used up: {spent} of {of} (`{}`)", self.limit.key())
+        write!(f, "the budget{whose} is used up: {spent} of {allowed} (`{}`)", self.limit.key())
     }
 }
 
@@ -204,19 +204,19 @@ impl BudgetLimits {
         let BudgetSettings { tokens, usd, per_task_tokens, per_task_usd, per_day_tokens, per_day_usd, .. } =
             self.budget;
         let used = |amount: &Amount| amount.tokens.total();
-        let in_tokens = |limit, amount: &Amount, of: u64| {
-            (of > 0 && used(amount) >= of).then(|| Exceeded {
+        let in_tokens = |limit, amount: &Amount, allowed: u64| {
+            (allowed > 0 && used(amount) >= allowed).then(|| Exceeded {
                 limit,
                 spent: used(amount) as f64,
-                of: of as f64,
+                of: allowed as f64,
                 unpriced: None,
             })
         };
-        let in_dollars = |limit, amount: &Amount, of: f64| {
-            (of > 0.0 && amount.usd + ROUNDING >= of).then_some(Exceeded {
+        let in_dollars = |limit, amount: &Amount, allowed: f64| {
+            (allowed > 0.0 && amount.usd + ROUNDING >= allowed).then_some(Exceeded {
                 limit,
                 spent: amount.usd,
-                of,
+                of: allowed,
                 unpriced: None,
             })
         };

@@ -63,12 +63,12 @@ impl DerivedRules {
 mod tests {
     use super::*;
 
-    fn rules(of: &[(&[&str], &str)]) -> Result<DerivedRules, BadPattern> {
+    fn rules(given: &[(&[&str], &str)]) -> Result<DerivedRules, BadPattern> {
         let files = |(paths, command): &(&[&str], &str)| DerivedFiles {
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
             command: (*command).to_owned(),
         };
-        DerivedRules::new(&of.iter().map(files).collect::<Vec<_>>())
+        DerivedRules::new(&given.iter().map(files).collect::<Vec<_>>())
     }
 
     #[test]

@@ -171,11 +171,11 @@ impl ProvidersSettings {
 
     /// The variables whose values are for providers alone: keys and headers, named by settings or settings themselves.
     pub fn secret_variables(&self, environment: &Environment) -> Vec<OsString> {
-        let of = |given: &ServerSettings| {
+        let variables = |given: &ServerSettings| {
             let headers = given.headers.values().filter_map(|text| Variable::of(text));
             given.api_key.iter().cloned().chain(headers).map(|variable| variable.0).collect::<Vec<_>>()
         };
-        let named = self.servers.values().flat_map(of).filter(|name| !OF_EVERYBODY.contains(&name.as_str()));
+        let named = self.servers.values().flat_map(variables).filter(|name| !OF_EVERYBODY.contains(&name.as_str()));
         let is_header = |name: &str| name.starts_with("PLEACH_PROVIDERS__") && name.contains("__HEADERS__");
         let settings = environment.iter().map(|(name, _)| name).filter(|name| is_header(&name.to_string_lossy()));
         named.map(OsString::from).chain(settings.map(OsStr::to_owned)).collect()

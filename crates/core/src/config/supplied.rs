@@ -239,10 +239,10 @@ type PricesByModel = BTreeMap<String, Price>;
 fn prices<'a>(own: &'a Config, given: &'a Config) -> Vec<(&'a str, &'a PricesByModel, &'a PricesByModel)> {
     static NONE: PricesByModel = PricesByModel::new();
     let (own, given) = (&own.providers, &given.providers);
-    let of = |(name, given): (&'a ProviderName, &'a ServerSettings)| {
+    let both = |(name, given): (&'a ProviderName, &'a ServerSettings)| {
         (name.as_str(), own.get(name).map_or(&NONE, |own| &own.prices), &given.prices)
     };
-    given.remote().map(of).chain([("script", &own.script.prices, &given.script.prices)]).collect()
+    given.remote().map(both).chain([("script", &own.script.prices, &given.script.prices)]).collect()
 }
 
 /// Whether anything counts as cheaper by a price than by another.

@@ -239,16 +239,16 @@ fn a_stronger_agent_is_that_of_every_step() {
 fn invalid_values_are_reported_with_the_rest() {
     let text = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1, base_branch: a..b}
 workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 'command:'\n";
-    let told = |layer: Layer| -> Vec<String> {
+    let messages = |layer: Layer| -> Vec<String> {
         let errors = resolve(vec![layer]).unwrap_err();
-        let told = errors
+        let lines = errors
             .iter()
             .map(|error| format!("{}:{}: {}", error.place.line.unwrap_or(0), error.column.unwrap_or(0), error.message));
-        told.collect()
+        lines.collect()
     };
     // What must be there, or is named elsewhere, may be what could not be read.
     assert_eq!(
-        told(project(text)),
+        messages(project(text)),
         [
             "1:21: a task needs at least one attempt",
             "1:38: a test needs at least one second",
@@ -260,10 +260,10 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
             "4:8: this agent has no program",
         ]
     );
-    assert_eq!(told(project("tree: {runner_timeout: 0}")), ["1:24: an agent needs at least one second"]);
-    assert_eq!(told(project("record: {repo: b}")), ["1:16: `workspace.repos` has no repository `b`"]);
+    assert_eq!(messages(project("tree: {runner_timeout: 0}")), ["1:24: an agent needs at least one second"]);
+    assert_eq!(messages(project("record: {repo: b}")), ["1:16: `workspace.repos` has no repository `b`"]);
 
-    let arborist = |text: &str| told(Layer::file(Precedence::Arborist, "/p/.arborist/config.json", text));
+    let arborist = |text: &str| messages(Layer::file(Precedence::Arborist, "/p/.arborist/config.json", text));
     let timeouts = r#"{"timeouts": {"runner_timeout": 0, "test_command": 0}}"#;
     assert_eq!(
         arborist(timeouts),
@@ -288,7 +288,7 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
     let form = "settings of Arborist are a JSON object, such as {\"defaults\": {…}}";
     assert_eq!(arborist("not json"), [format!("1:1: {form}")]);
     assert_eq!(arborist("[]"), [format!("1:1: {form}")]);
-    assert_eq!(told(project("not yaml")), ["1:1: a configuration file is a list of `key: value` lines"]);
+    assert_eq!(messages(project("not yaml")), ["1:1: a configuration file is a list of `key: value` lines"]);
 }
 
 #[test]
@@ -432,10 +432,10 @@ fn unsupported_arborist_features_are_named_in_one_warning() {
         resolved.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
     };
     let both = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true, "injections": {}}}"#;
-    let [told] = &warnings(both)[..] else { panic!("one warning") };
+    let [warning] = &warnings(both)[..] else { panic!("one warning") };
     let containers = "pleach runs agents in its own sandbox, without containers";
     assert_eq!(
-        *told,
+        *warning,
         format!("`defaults.container_mode`, `hooks.enabled` ignored: {containers}; pleach does not run Arborist hooks")
     );
     let off = r#"{"defaults": {"container_mode": "auto"}, "hooks": {"enabled": false, "injections": {}}}"#;
@@ -986,20 +986,20 @@ proptest! {
                 given.insert((key, level), value);
             }
         }
-        let of = |level: usize| given.iter().filter(move |((_, at), _)| *at == level).map(|((key, _), value)| (KEYS[*key], *value));
-        let yaml = |level: usize| of(level).map(|(key, value)| {
+        let at_level = |level: usize| given.iter().filter(move |((_, at), _)| *at == level).map(|((key, _), value)| (KEYS[*key], *value));
+        let yaml = |level: usize| at_level(level).map(|(key, value)| {
             let (section, name) = key.split_once('.').unwrap();
             (section, format!("{name}: {value}"))
         }).fold(std::collections::BTreeMap::<_, Vec<_>>::new(), |mut all, (section, line)| { all.entry(section).or_default().push(line); all })
             .into_iter().map(|(section, lines)| format!("{section}: {{{}}}\n", lines.join(", "))).collect::<String>();
-        let arborist = of(1).map(|(key, value)| if key == KEYS[0] { format!("\"defaults\": {{\"max_retries\": {value}}}") } else { format!("\"test\": {{\"timeout\": {value}}}") }).collect::<Vec<_>>();
-        let variables = of(3).map(|(key, value)| (format!("PLEACH_{}", key.replace('.', "__").to_uppercase()), value.to_string()));
+        let arborist = at_level(1).map(|(key, value)| if key == KEYS[0] { format!("\"defaults\": {{\"max_retries\": {value}}}") } else { format!("\"test\": {{\"timeout\": {value}}}") }).collect::<Vec<_>>();
+        let variables = at_level(3).map(|(key, value)| (format!("PLEACH_{}", key.replace('.', "__").to_uppercase()), value.to_string()));
         let resolved = resolve(vec![
             Layer::file(Precedence::User, "/u/config.yaml", yaml(0)),
             Layer::file(Precedence::Arborist, "/p/.arborist/config.json", format!("{{{}}}", arborist.join(", "))),
             Layer::file(Precedence::Project, "/p/pleach.yaml", yaml(2)),
             Layer::environment(&Environment::from_pairs(variables), "/cwd"),
-            Layer::flags(of(4).map(|(key, value)| (key.to_owned(), key.to_owned(), value.to_string())), "/cwd"),
+            Layer::flags(at_level(4).map(|(key, value)| (key.to_owned(), key.to_owned(), value.to_string())), "/cwd"),
         ]).unwrap();
         let all = resolved.settings();
         for (index, key) in KEYS.iter().enumerate() {
@@ -1047,8 +1047,8 @@ fn excerpts_show_no_secrets() {
 fn sections_override_the_test_of_all_work() {
     let tests = |text: &str| {
         let config = resolved(vec![project(text)]).config;
-        let of = [config.test_of_work(), config.test_of_all_merges(), config.test_of_other_merges()];
-        of.map(|command| command.unwrap_or("-").to_owned()).join(" ")
+        let commands = [config.test_of_work(), config.test_of_all_merges(), config.test_of_other_merges()];
+        commands.map(|command| command.unwrap_or("-").to_owned()).join(" ")
     };
     for (text, expected) in [
         ("agent: claude", "- - -"),

@@ -91,7 +91,7 @@ impl CleanFrame {
     fn changes(&self) -> Vec<Replaced> {
         let mut diff = Diff::default();
         diff.compute_with(Algorithm::Histogram, &self.pieces, &self.resolved, self.distinct);
-        let range = |of: &Range<u32>| of.start as usize..of.end as usize;
+        let range = |span: &Range<u32>| span.start as usize..span.end as usize;
         diff.hunks().map(|hunk| Replaced { before: range(&hunk.before), after: range(&hunk.after) }).collect()
     }
 

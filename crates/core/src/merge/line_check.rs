@@ -166,8 +166,8 @@ fn index(line: Token) -> usize {
     line.0 as usize
 }
 
-fn range(of: &std::ops::Range<u32>) -> std::ops::Range<usize> {
-    of.start as usize..of.end as usize
+fn range(span: &std::ops::Range<u32>) -> std::ops::Range<usize> {
+    span.start as usize..span.end as usize
 }
 
 impl LineCount {

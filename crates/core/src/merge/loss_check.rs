@@ -140,12 +140,12 @@ impl MergeChanges {
         let mut files: MergedFiles = old.map(|(path, base)| (path.clone(), self.merged_file(&path, base))).collect();
         for (from, to) in &self.ours.renames {
             if let Some(theirs) = self.theirs.of_renamed(from, to) {
-                self.join(&mut files, from, to, (self.ours.at(to, None), Some(theirs)));
+                self.join(&mut files, from, to, self.ours.at(to, None), Some(theirs));
             }
         }
         for (from, to) in &self.theirs.renames {
             if let Some(ours) = self.ours.of_renamed(from, to) {
-                self.join(&mut files, from, to, (Some(ours), self.theirs.at(to, None)));
+                self.join(&mut files, from, to, Some(ours), self.theirs.at(to, None));
             }
         }
         files
@@ -162,7 +162,8 @@ impl MergeChanges {
         files: &mut MergedFiles,
         from: &RepoPath,
         to: &RepoPath,
-        (ours, theirs): (Option<FileVersion>, Option<FileVersion>),
+        ours: Option<FileVersion>,
+        theirs: Option<FileVersion>,
     ) {
         let Some(base) = files.get(from).and_then(|file| file.base) else { return };
         if let Some(file) = files.get_mut(to) {
@@ -212,9 +213,9 @@ impl MergeChanges {
             (None, Some(added)) => (added, &self.ours.renames),
             _ => return None,
         };
-        let is_it = MergedFile { base: None, ours: None, theirs: None, merged: Some(added) };
+        let expected = MergedFile { base: None, ours: None, theirs: None, merged: Some(added) };
         let places = renames.iter().flat_map(|(from, to)| moved_places(path, from, to));
-        places.into_iter().find(|place| files.get(place) == Some(&is_it))
+        places.into_iter().find(|place| files.get(place) == Some(&expected))
     }
 }
 

@@ -169,10 +169,10 @@ mod tests {
         fn any_text_survives_json(base in any::<Vec<u8>>(), ours in any::<Vec<u8>>(), theirs in any::<Vec<u8>>(), text in any::<Vec<u8>>()) {
             let source = ResolutionSource { tier: Tier::Agent, by: "e 1".into(), commit: Some(CommitId::from_bytes([7; 20])), at: Timestamp::UNIX_EPOCH };
             let hunk = hunk(&base, &ours, &theirs);
-            let made = Resolution::new(RepoPath::new(base.clone()), &hunk, text.clone(), source);
-            let read = Resolution::from_json(made.to_json().as_bytes()).unwrap();
+            let written = Resolution::new(RepoPath::new(base.clone()), &hunk, text.clone(), source);
+            let read = Resolution::from_json(written.to_json().as_bytes()).unwrap();
             prop_assert_eq!(read.text_for(&RepoPath::new(base), &hunk), Some(&text[..]));
-            prop_assert_eq!(read, made);
+            prop_assert_eq!(read, written);
         }
     }
 }

@@ -39,11 +39,11 @@ impl TextMerge {
     pub fn is_made_of(&self, chosen: &[(usize, Vec<u8>)], text: &[u8]) -> bool {
         let mut chosen: BTreeMap<usize, &Vec<u8>> = chosen.iter().map(|(hunk, text)| (*hunk, text)).collect();
         let mut number = 0;
-        let made = self.clone().resolved(|_| {
+        let merged = self.clone().resolved(|_| {
             number += 1;
             chosen.remove(&number).cloned()
         });
-        made.clean().is_some_and(|made| made == text)
+        merged.clean().is_some_and(|clean| clean == text)
     }
 
     /// Merges line by line.
@@ -100,20 +100,20 @@ pub(super) fn lines(text: &[u8]) -> Vec<&[u8]> {
 pub fn with_resolved(texts: [&[u8]; 3], resolved: &[Option<&[u8]>]) -> [Vec<u8>; 3] {
     let [base, ours, theirs] = texts;
     let sides = texts.map(lines);
-    let mut made = [const { Vec::new() }; 3];
+    let mut merged = [const { Vec::new() }; 3];
     let mut ends = [0; 3];
     for (at, text) in conflict_lines(base, ours, theirs).iter().zip(resolved) {
         let Some(text) = text else { continue };
         for side in 0..3 {
-            made[side].extend(sides[side][ends[side]..at[side].start].concat());
-            made[side].extend_from_slice(text);
+            merged[side].extend(sides[side][ends[side]..at[side].start].concat());
+            merged[side].extend_from_slice(text);
             ends[side] = at[side].end;
         }
     }
     for side in 0..3 {
-        made[side].extend(sides[side][ends[side]..].concat());
+        merged[side].extend(sides[side][ends[side]..].concat());
     }
-    made
+    merged
 }
 
 fn merged_parts(sides: &[Vec<&[u8]>; 3]) -> Vec<MergedPart> {

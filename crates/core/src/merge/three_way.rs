@@ -27,8 +27,8 @@ pub(super) fn merge(base: &[Token], ours: &[Token], theirs: &[Token], items: u32
     let [mut our_changes, mut their_changes] =
         [ours, theirs].map(|side| changes(base, side, items).into_iter().peekable());
     let mut parts = WovenParts::default();
-    // How far the base is told, and by how much each side is ahead of it there.
-    let mut told = 0;
+    // How far the base is covered, and by how much each side is ahead of it there.
+    let mut covered = 0;
     let (mut our_shift, mut their_shift) = (0isize, 0isize);
     loop {
         let start = match (our_changes.peek(), their_changes.peek()) {
@@ -36,7 +36,7 @@ pub(super) fn merge(base: &[Token], ours: &[Token], theirs: &[Token], items: u32
             (Some(one), None) | (None, Some(one)) => one.base.start,
             (Some(one), Some(other)) => one.base.start.min(other.base.start),
         };
-        parts.ours(shifted(told, our_shift)..shifted(start, our_shift));
+        parts.ours(shifted(covered, our_shift)..shifted(start, our_shift));
         let mut end = start;
         let (mut of_ours, mut of_theirs) = (None::<Change>, None::<Change>);
         // All that is connected, each with what touches it.
@@ -52,8 +52,8 @@ pub(super) fn merge(base: &[Token], ours: &[Token], theirs: &[Token], items: u32
                 break;
             }
         }
-        let our_range = shifted(start, our_shift)..grown(end, &of_ours, our_shift);
-        let their_range = shifted(start, their_shift)..grown(end, &of_theirs, their_shift);
+        let our_range = shifted(start, our_shift)..end_on_side(end, &of_ours, our_shift);
+        let their_range = shifted(start, their_shift)..end_on_side(end, &of_theirs, their_shift);
         match (&of_ours, &of_theirs) {
             (Some(_), None) => parts.ours(our_range.clone()),
             (None, Some(_)) => parts.theirs(their_range.clone()),
@@ -66,9 +66,9 @@ pub(super) fn merge(base: &[Token], ours: &[Token], theirs: &[Token], items: u32
         }
         our_shift = signed(our_range.end) - signed(end);
         their_shift = signed(their_range.end) - signed(end);
-        told = end;
+        covered = end;
     }
-    parts.ours(shifted(told, our_shift)..ours.len());
+    parts.ours(shifted(covered, our_shift)..ours.len());
     parts.0
 }
 
@@ -95,19 +95,19 @@ impl WovenParts {
 fn changes(base: &[Token], side: &[Token], items: u32) -> Vec<Change> {
     let mut diff = Diff::default();
     diff.compute_with(Algorithm::Histogram, base, side, items);
-    let range = |of: &Range<u32>| of.start as usize..of.end as usize;
+    let range = |span: &Range<u32>| span.start as usize..span.end as usize;
     diff.hunks().map(|hunk| Change { base: range(&hunk.before), side: range(&hunk.after) }).collect()
 }
 
-fn extend(of: &mut Option<Change>, change: Change) {
-    match of {
-        Some(of) => (of.base.end, of.side.end) = (change.base.end, change.side.end),
-        None => *of = Some(change),
+fn extend(total: &mut Option<Change>, change: Change) {
+    match total {
+        Some(total) => (total.base.end, total.side.end) = (change.base.end, change.side.end),
+        None => *total = Some(change),
     }
 }
 
 /// Where a stretch of the base ends on a side: behind its last change there, the side has the base.
-fn grown(end: usize, changed: &Option<Change>, shift: isize) -> usize {
+fn end_on_side(end: usize, changed: &Option<Change>, shift: isize) -> usize {
     match changed {
         Some(change) => change.side.end + (end - change.base.end),
         None => shifted(end, shift),

@@ -166,16 +166,16 @@ mod tests {
         };
         let element = "<A b={<C />} />\n";
         let theirs = "<A2 b={<C />} />\n<F g={<H />} />\n";
-        let of = hunk(element, "<A b={<C />} d={<E />} />\n", theirs);
+        let conflict = hunk(element, "<A b={<C />} d={<E />} />\n", theirs);
         let wrong = "<A2 b={<C />} />\n<F g={<H />} d={<E />} />\n";
-        let words = merge_words([&of.base, &of.ours, &of.theirs]).unwrap();
+        let words = merge_words([&conflict.base, &conflict.ours, &conflict.theirs]).unwrap();
         assert_eq!(String::from_utf8(words).unwrap(), wrong, "words alone put it into another element");
-        assert_eq!(of.by_tokens(), None);
-        let of = hunk(element, "<A b={<D />} />\n", "<A b={<C />} e />\n");
-        assert!(of.has_lines_of(b"<A b={<D />} e />\n"), "both have edited the line");
-        assert!(!of.has_lines_of(b"<A b={<C />} />\n"), "a line that both have changed");
-        let of = hunk("1 a 2\n", "1.5 a 2\n", "1 a 2.7\n");
-        assert!(of.has_words_of(b"1.5 a 2.7\n") && !of.has_words_of(b"1.7 a 2\n"));
+        assert_eq!(conflict.by_tokens(), None);
+        let conflict = hunk(element, "<A b={<D />} />\n", "<A b={<C />} e />\n");
+        assert!(conflict.has_lines_of(b"<A b={<D />} e />\n"), "both have edited the line");
+        assert!(!conflict.has_lines_of(b"<A b={<C />} />\n"), "a line that both have changed");
+        let conflict = hunk("1 a 2\n", "1.5 a 2\n", "1 a 2.7\n");
+        assert!(conflict.has_words_of(b"1.5 a 2.7\n") && !conflict.has_words_of(b"1.7 a 2\n"));
     }
 
     proptest! {

@@ -80,7 +80,8 @@ impl AdHocTask {
     pub fn new(
         id: TaskId,
         text: &str,
-        (repo, target): (RepoName, BranchName),
+        repo: RepoName,
+        target: BranchName,
         created: Timestamp,
     ) -> Result<Self, AdHocError> {
         Ok(Self {
@@ -208,8 +209,8 @@ mod tests {
     use super::*;
 
     fn task(id: &str, text: &str) -> AdHocTask {
-        let places = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
-        AdHocTask::new(id.parse().unwrap(), text, places, Timestamp::UNIX_EPOCH).unwrap()
+        let (repo, target) = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
+        AdHocTask::new(id.parse().unwrap(), text, repo, target, Timestamp::UNIX_EPOCH).unwrap()
     }
 
     #[test]
@@ -221,8 +222,8 @@ mod tests {
             ("Fix the login", "Fix the login  \n\nIt says no.")
         );
         assert_eq!(task("task-aaaaaa", &long).name.chars().count(), NAME);
-        let places = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
-        let empty = AdHocTask::new("task-aaaaaa".parse().unwrap(), " \n", places, Timestamp::UNIX_EPOCH);
+        let (repo, target) = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
+        let empty = AdHocTask::new("task-aaaaaa".parse().unwrap(), " \n", repo, target, Timestamp::UNIX_EPOCH);
         assert_eq!(empty, Err(AdHocError::Empty));
     }
 

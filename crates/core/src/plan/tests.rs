@@ -386,7 +386,7 @@ fn node_attributes_override_the_stylesheet() {
         plain [shape=diamond] boxed [label=x] hard [class=hard] special [class="hard", label=x] own [class=hard, llm_model=mine]
         subgraph { label="Hard" inside [label=x] } }"#;
     let pipeline = pipeline(source);
-    let of = |name: &str| {
+    let model_of = |name: &str| {
         let node = pipeline.node(&id(name)).unwrap();
         [&node.llm_model, &node.llm_provider, &node.reasoning_effort]
             .map(|value| value.clone().unwrap_or_default())
@@ -400,7 +400,7 @@ fn node_attributes_override_the_stylesheet() {
         ("own", "mine other one low"),
         ("inside", "bigger other one low"),
     ] {
-        assert_eq!(of(name), expected, "{name}");
+        assert_eq!(model_of(name), expected, "{name}");
     }
     let broken = "digraph G { graph [model_stylesheet=\"* { llm_model: a; colour: red; } .x { llm_model } box { llm_model: b }\"] }";
     assert_snapshot!(findings(broken), @r"

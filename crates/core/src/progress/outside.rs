@@ -27,7 +27,8 @@ impl Progress {
     pub fn with_outside(
         mut self,
         tree: &TaskTree,
-        (own, repos): (&RepoName, &NodeRepos),
+        own: &RepoName,
+        repos: &NodeRepos,
         others: &BTreeMap<RepoName, Progress>,
     ) -> Self {
         let nothing = Self::default();
@@ -38,7 +39,7 @@ impl Progress {
                 continue;
             }
             let there = others.get(repo).unwrap_or(&nothing);
-            let gate = (!node.is_leaf()).then(|| there.gate_with(tree, &node.id, repos, (own, &self, others)));
+            let gate = (!node.is_leaf()).then(|| there.gate_with(tree, &node.id, repos, own, &self, others));
             outside.insert(node.id.clone(), OutsideNode { state: there.task(&node.id).clone(), gate });
         }
         self.not_before =
@@ -53,7 +54,9 @@ impl Progress {
         tree: &TaskTree,
         id: &TaskId,
         repos: &NodeRepos,
-        (own, of_own, others): (&RepoName, &Self, &BTreeMap<RepoName, Self>),
+        own: &RepoName,
+        of_own: &Self,
+        others: &BTreeMap<RepoName, Self>,
     ) -> GateProgress {
         let here = repos.of(id);
         let (inside, outside): (Vec<&TaskId>, Vec<&TaskId>) =

@@ -20,15 +20,15 @@ pub struct QueueEntry {
     pub branch: Option<BranchName>,
     /// The commit that is merged. A branch that moves on is merged as it was, until it is queued again.
     pub head: CommitId,
-    /// Where its own commits begin that are built again on the target, one by one; without it, it lands as a merge.
+    /// Where its own commits begin, to be rebased onto the target; without it, the branch lands as a merge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<CommitId>,
     /// The branch it is merged into.
     pub target: BranchName,
-    /// The task it is the work of.
+    /// The task whose work it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-    /// The session that has done it.
+    /// The session of that work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// What it is about, in a line.
@@ -59,19 +59,19 @@ pub struct QueueEntry {
     pub attempts: u32,
     /// The repository.
     pub repo: RepoName,
-    /// A person has agreed that it lands.
+    /// A person has approved its landing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approved: bool,
     /// What a person has to decide about its merge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<MergeQuestion>,
-    /// What they have agreed to.
+    /// What they have approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<MergeQuestion>,
     /// Its task was worked again, because it conflicted with the target.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reimplemented: bool,
-    /// The landing of several repositories it is a part of: all parts have the same. None of them lands alone.
+    /// The joint landing of several repositories it is part of: all parts have the same, and none lands alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<EntryId>,
     /// The move of the target that is under way, or was made.
@@ -95,7 +95,7 @@ pub struct QueueEntry {
     /// Where each resolved part of a file came from: `path#hunk=source`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resolved: Vec<String>,
-    /// Why it is where it is.
+    /// Why it has this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The entry it undoes.
@@ -144,7 +144,7 @@ pub enum EntryState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MergeQuestion {
-    /// A conflict was resolved where no test tells whether rightly.
+    /// A conflict was resolved, and no test checks the result.
     Uncovered,
     /// A file has markers of a conflict.
     Markers,
@@ -187,8 +187,8 @@ pub struct EntryLanding {
     pub to: CommitId,
 }
 
-/// A conflict that was resolved: files that have both sides. On another commit of the target, what they change of the
-/// one they were made on is merged.
+/// A resolved conflict: files with both sides. On another commit of the target, their diff to the one they were made on
+/// is merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryResolution {
     /// The commit of the target it was made on.
@@ -245,7 +245,7 @@ pub enum TestVerdict {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         semantic: bool,
     },
-    /// They fail on the target without it as well, which says nothing about it.
+    /// They fail on the target alone as well, so they say nothing about it.
     TargetFails {
         /// How: the exit of the command.
         exit: String,
@@ -260,7 +260,7 @@ impl EntryState {
         matches!(self, Self::Landed | Self::Cancelled)
     }
 
-    /// Whether the queue goes on with it by itself.
+    /// Whether the queue continues it by itself.
     pub fn is_workable(self) -> bool {
         matches!(self, Self::Submitted | Self::Candidate | Self::Testing | Self::Landing)
     }
@@ -312,13 +312,13 @@ impl QueueEntry {
         self.state == EntryState::Landed && self.verdict == Some(TestVerdict::Unverified)
     }
 
-    /// Whether nothing is wrong with it that is known, but its tests fail on the target.
+    /// Whether all that is known to be wrong is that its tests fail on the target.
     pub fn waits_for_target(&self) -> bool {
         matches!(self.verdict, Some(TestVerdict::TargetFails { .. }))
     }
 
-    /// A commit that is to be merged into a branch, and nothing more is known of.
-    pub fn new(id: EntryId, head: CommitId, (target, repo): (BranchName, RepoName), completed_at: Timestamp) -> Self {
+    /// A commit to merge into a branch, with nothing more known about it.
+    pub fn new(id: EntryId, head: CommitId, target: BranchName, repo: RepoName, completed_at: Timestamp) -> Self {
         Self {
             id,
             branch: None,
@@ -398,12 +398,12 @@ impl fmt::Display for EntryState {
 #[cfg(test)]
 pub(super) fn entry(number: u8, state: EntryState) -> QueueEntry {
     let id = EntryId::new(format!("01J0000000000000000000{number:04}")).expect("26 characters");
-    let to = (BranchName::new("main").expect("a name"), RepoName::new("r").expect("a name"));
+    let (target, repo) = (BranchName::new("main").expect("a name"), RepoName::new("r").expect("a name"));
     let at = Timestamp::from_second(i64::from(number)).expect("a time");
     QueueEntry {
         branch: Some(BranchName::new(format!("b{number}")).expect("a name")),
         state,
-        ..QueueEntry::new(id, CommitId::from_bytes([number; 20]), to, at)
+        ..QueueEntry::new(id, CommitId::from_bytes([number; 20]), target, repo, at)
     }
 }
 

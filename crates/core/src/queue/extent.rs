@@ -27,10 +27,11 @@ mod tests {
 
     #[test]
     fn only_a_good_part_of_the_work_is_done_again() {
-        let of = |hunks, in_conflict| ConflictExtent { hunks, in_conflict, main_file_removed: false }.is_worked_again();
-        assert!(of(10, 4) && of(4, 4));
-        assert!(!of(1, 1) && !of(3, 3), "a small change is merged");
-        assert!(!of(20, 6), "exactly three of ten");
+        let worked_again =
+            |hunks, in_conflict| ConflictExtent { hunks, in_conflict, main_file_removed: false }.is_worked_again();
+        assert!(worked_again(10, 4) && worked_again(4, 4));
+        assert!(!worked_again(1, 1) && !worked_again(3, 3), "a small change is merged");
+        assert!(!worked_again(20, 6), "exactly three of ten");
         assert!(ConflictExtent { main_file_removed: true, ..ConflictExtent::default() }.is_worked_again());
     }
 }

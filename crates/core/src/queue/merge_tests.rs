@@ -31,7 +31,7 @@ impl MergeTests {
         tests
     }
 
-    /// Those of them that are the repository's, which its target has to pass as well: what work brings need not be there.
+    /// Those of the repository itself, which its target has to pass as well: it need not have the tests of the work.
     pub fn of_target(&self, tests: &[EntryTest]) -> Vec<EntryTest> {
         let is_own = |test: &&EntryTest| [&self.always, &self.usual].into_iter().flatten().any(|own| own == *test);
         tests.iter().filter(is_own).cloned().collect()
@@ -55,11 +55,11 @@ const WRAPPERS: [&str; 14] =
     ["exec", "command", "time", "env", "nice", "nohup", "timeout", "!", "if", "elif", "while", "then", "do", "else"];
 const VALUED_OPTIONS: [&str; 4] = ["-k", "-n", "-s", "-u"];
 
-/// Whether a command is started from a file: runs it as a program, gives it to an interpreter, or is a program such as
-/// `make`, whose file it is. Files it only reads are not meant.
+/// Whether a command starts from a file: runs it as a program, gives it to an interpreter, or is a program such as
+/// `make`, whose file it is. Files it only reads do not count.
 pub fn starts_from(command: &str, path: &str) -> bool {
     const ENDS: [char; 9] = [';', '|', '&', '(', ')', '{', '}', '\n', '`'];
-    // Where it is, and where it was before each `(`.
+    // The directory now, and before each open `(`.
     let mut dirs = vec![PathBuf::new()];
     command.split_inclusive(ENDS).any(|part| {
         let dir = dirs.last_mut().expect("the first one stays");
@@ -74,7 +74,7 @@ pub fn starts_from(command: &str, path: &str) -> bool {
     })
 }
 
-/// The same for the words of one command, which may lead to another directory.
+/// The same for the words of one command, which may change the directory.
 fn is_started<'w>(words: impl Iterator<Item = &'w str>, dir: &mut PathBuf, path: &Path) -> bool {
     let is_at = |word: &str| normal_path(&dir.join(word)) == path;
     let is_assignment = |word: &str| word.split_once('=').is_some_and(|(name, _)| !name.contains('/'));
@@ -87,7 +87,7 @@ fn is_started<'w>(words: impl Iterator<Item = &'w str>, dir: &mut PathBuf, path:
     let Some(program) = words.next() else { return false };
     let first = words.find(|word| !word.starts_with('-'));
     if program == "cd" {
-        // What only the shell knows leads nowhere else.
+        // An absolute or expanded path is not followed.
         if let Some(to) = first.filter(|to| !to.is_empty() && !to.starts_with(['$', '~', '/'])) {
             *dir = normal_path(&dir.join(to));
         }

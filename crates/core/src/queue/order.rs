@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-/// How often others may go first that came later.
+/// How often later entries may go first.
 const PASSES: u32 = 2;
 
-/// An entry, as far as its place in the queue goes.
+/// What decides an entry's place in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueItem<I> {
     /// Its id.
@@ -18,12 +18,12 @@ pub struct QueueItem<I> {
     pub completed_at: Timestamp,
     /// What must land before it.
     pub depends: Vec<I>,
-    /// In how many batches others went first that came later.
+    /// In how many batches later entries went first.
     pub passed: u32,
 }
 
-/// The entries in the order they are merged: by priority, then as they were completed. Who was passed over twice goes
-/// first, with what it depends on. What waits for something that is not among them is left out, and so is a circle.
+/// The entries in the order they are merged: by priority, then by completion. One that was passed over twice goes
+/// first, after its dependencies. Left out are those that wait for an entry that is not among them, and cycles.
 pub fn ordered<I: Ord + Clone>(items: &[QueueItem<I>]) -> Vec<I> {
     let by_id: BTreeMap<&I, &QueueItem<I>> = items.iter().map(|item| (&item.id, item)).collect();
     let mut wanted: Vec<&QueueItem<I>> = items.iter().collect();
@@ -42,7 +42,7 @@ fn rank<I: Ord>(item: &QueueItem<I>) -> (bool, i64, Timestamp, &I) {
     (!is_due, priority, item.completed_at, &item.id)
 }
 
-/// Puts an entry behind what it depends on. Whether that was possible.
+/// Puts an entry behind its dependencies; false where it cannot be.
 fn place<'i, I: Ord + Clone>(
     id: &'i I,
     items: &BTreeMap<&'i I, &'i QueueItem<I>>,
@@ -53,7 +53,7 @@ fn place<'i, I: Ord + Clone>(
         return *placed;
     }
     let Some(item) = items.get(id) else { return false };
-    // Until it is known: who comes back to itself cannot be placed.
+    // Until it is known: an entry in a cycle cannot be placed.
     seen.insert(id, false);
     if !item.depends.iter().all(|needed| place(needed, items, seen, order)) {
         return false;

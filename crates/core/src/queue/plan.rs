@@ -11,7 +11,7 @@ use crate::ids::{EntryId, TaskId};
 pub struct QueuePlan {
     /// The entries that are merged and tested together, in order.
     pub batch: Vec<EntryId>,
-    /// Entries that are merged and tested each for itself, to be approved.
+    /// Entries that are merged and tested one by one, for approval.
     pub to_approve: Vec<EntryId>,
     /// Entries that came before one of the batch and are not in it.
     pub passed_over: Vec<EntryId>,
@@ -22,7 +22,7 @@ pub struct QueuePlan {
 /// What an entry waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryWait {
-    /// Its turn: so many are before it.
+    /// Its turn: this many go first.
     Turn(usize),
     /// Approval by a person.
     Approval,
@@ -45,7 +45,7 @@ pub enum EntryWait {
 /// Plans what the open entries of a target do next. `passed` says how often an entry was passed over; `auto` whether
 /// entries land without approval.
 pub fn plan(entries: &[QueueEntry], passed: &BTreeMap<EntryId, u32>, most: usize, auto: bool) -> QueuePlan {
-    plan_without(&BTreeSet::new(), entries, passed, (most, auto))
+    plan_without(&BTreeSet::new(), entries, passed, most, auto)
 }
 
 /// The same, but nothing is done with these entries, nor with what depends on them.
@@ -53,7 +53,8 @@ pub fn plan_without(
     held: &BTreeSet<EntryId>,
     entries: &[QueueEntry],
     passed: &BTreeMap<EntryId, u32>,
-    (most, auto): (usize, bool),
+    most: usize,
+    auto: bool,
 ) -> QueuePlan {
     let open: Vec<&QueueEntry> = entries.iter().filter(|entry| !entry.state.is_closed()).collect();
     let queued: BTreeMap<&TaskId, &QueueEntry> = open
@@ -86,7 +87,7 @@ pub fn plan_without(
     for (before, id) in order.iter().enumerate().skip(most) {
         plan.waits.insert(id.clone(), EntryWait::Turn(before));
     }
-    // What was completed in the same second came in the order of the ids.
+    // Those completed in the same second came in the order of their ids.
     let came = |item: &QueueItem<EntryId>| (item.completed_at, item.id.clone());
     let newest = items.iter().filter(|item| batch.contains(&item.id)).map(came).max();
     let is_older = |item: &&QueueItem<EntryId>| newest.as_ref().is_some_and(|newest| came(item) < *newest);
@@ -112,7 +113,7 @@ fn item(
     queued: &BTreeMap<&TaskId, &QueueEntry>,
     passed: &BTreeMap<EntryId, u32>,
 ) -> QueueItem<EntryId> {
-    // What is in no entry has landed, or nobody would have started what depends on it.
+    // A task without an entry has landed, or its dependents would not have started.
     let depends = entry.depends.iter().filter_map(|task| Some(queued.get(task)?.id.clone()));
     QueueItem {
         id: entry.id.clone(),
@@ -158,7 +159,7 @@ mod tests {
         two.priority = 9;
         assert_eq!(planned(&[one.clone(), two.clone()], 8).batch, [one.id.clone(), two.id.clone()]);
         let held = BTreeSet::from([one.id.clone()]);
-        let behind = plan_without(&held, &[one.clone(), two.clone()], &BTreeMap::new(), (8, true));
+        let behind = plan_without(&held, &[one.clone(), two.clone()], &BTreeMap::new(), 8, true);
         assert_eq!((behind.batch, &behind.waits[&one.id]), (vec![], &EntryWait::Tests));
         one.state = EntryState::Escalated;
         let stuck = planned(&[one.clone(), two.clone()], 8);

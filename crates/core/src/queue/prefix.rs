@@ -14,7 +14,7 @@ pub struct PrefixSearch {
     pub running: BTreeSet<usize>,
 }
 
-/// What follows from that.
+/// What to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixStep {
     /// The prefix that may land; none of it if 0.
@@ -23,17 +23,17 @@ pub struct PrefixStep {
     pub culprit: Option<usize>,
     /// The prefixes to test now.
     pub test: Vec<usize>,
-    /// Those whose result would say nothing any more.
+    /// Those whose result is no longer of use.
     pub stop: Vec<usize>,
 }
 
 impl PrefixSearch {
-    /// What to do next, with so many tests at once. Nothing, if all that is known can land.
+    /// What to do next, with `slots` tests at once. Nothing, if all that is known can land.
     pub fn next(&self, slots: usize) -> PrefixStep {
         let green = self.tested.iter().rev().find(|(_, passed)| **passed).map_or(0, |(length, _)| *length);
         let red = self.tested.iter().find(|(length, passed)| **length > green && !**passed).map(|(length, _)| *length);
         let culprit = red.filter(|red| *red == green + 1).map(|red| red - 1);
-        // Of what lies behind a red one nothing is known but that it has the culprit in it.
+        // A prefix longer than a red one has the culprit in it, and says nothing more.
         let is_of_use = |length: &usize| *length > green && red.is_none_or(|red| *length < red);
         let stop = self.running.iter().filter(|length| culprit.is_some() || !is_of_use(length)).copied().collect();
         let running: BTreeSet<usize> = self.running.iter().filter(|length| is_of_use(length)).copied().collect();
@@ -45,8 +45,8 @@ impl PrefixSearch {
     }
 }
 
-/// Evenly spread lengths between two that are known, without those that are on their way. The last one counts for most
-/// where nothing is red: all of it may land at once.
+/// Evenly spread lengths between two that are known, without those being tested. The longest matters most where nothing
+/// is red: all of it may land at once.
 fn spread(green: usize, end: usize, slots: usize, running: &BTreeSet<usize>) -> Vec<usize> {
     let open: Vec<usize> = (green + 1..end).filter(|length| !running.contains(length)).collect();
     let free = slots.saturating_sub(running.len()).min(open.len());
@@ -66,8 +66,8 @@ pub struct BatchRecord {
 const FEW: usize = 8;
 
 impl BatchRecord {
-    /// How many entries the next batch has, of `most`: fewer where one in ten is red. Where one in five is, only as many as
-    /// are tested at once, so that each prefix is.
+    /// How many entries the next batch has, of `most`: fewer where one in ten is red. Where one in five is, only as
+    /// many as run at once, so that each prefix is tested.
     pub fn batch_size(&self, most: usize, slots: usize) -> usize {
         let seen = self.green + self.red;
         let size = match self.red * 100 / seen.max(1) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Words that say a value: one for another is no renaming.
+/// Words for values: one for another is no renaming.
 const VALUES: [&str; 16] = [
     "False", "Nil", "None", "Null", "True", "disabled", "enabled", "false", "nil", "no", "none", "null", "off", "on",
     "true", "yes",
@@ -23,8 +23,8 @@ impl Renaming {
         }
     }
 
-    /// Whether a line, of a text that has become another one, is there with nothing changed but names that the work has
-    /// replaced: by names that the work has brought.
+    /// Whether a line of the text before is in the text now with nothing changed but names: those the work has
+    /// replaced, by names it has added.
     pub fn is_renamed(&self, line: &[u8], (before, now): (&[u8], &[u8])) -> bool {
         let lines = |text: &'_ [u8]| text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
         let (old, line) = (lines(before), parts(line));

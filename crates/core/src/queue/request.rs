@@ -18,7 +18,7 @@ pub struct ResolutionRequest {
     pub conflicts: Vec<ConflictedPath>,
     /// What is merged.
     pub work: RequestSide,
-    /// What the target has got meanwhile.
+    /// What the target has got since.
     pub landed: RequestSide,
     /// What the tests printed when they failed last.
     pub log: Option<String>,
@@ -85,7 +85,7 @@ impl ResolutionRequest {
 }
 
 impl RequestSide {
-    /// Goals and messages are given whole: what is to be kept of a side is said there.
+    /// Goals and messages are given in full: they say what to keep of a side.
     fn write(&self, text: &mut String, name: &str) {
         if !self.goals.is_empty() {
             let _ = writeln!(text, "\n## What {name} is about\n\n{}", self.goals.join("\n\n"));
@@ -106,7 +106,7 @@ fn section(text: &mut String, title: &str, body: &str) {
     }
 }
 
-/// A text of bearable length, with a mark where something is left out.
+/// A text cut to size, with a mark where something is left out.
 fn cut(text: &str) -> String {
     if text.len() <= SHOWN {
         return text.to_owned();

@@ -323,8 +323,8 @@ fn a_stall_names_what_blocks_what() {
     let tree = tree(&["A - -", "B - A", "C - B,X", "X - -"], Some(&["A", "B", "C"]));
     let mut world = World::default();
     world.fail(&tree, "A", 5);
-    let told = stalled(world.next(&tree, &ScheduleOptions::default()));
-    assert_eq!(told, ["B waits for A (failed)", "C waits for B (not done), X (not in execution_order)"]);
+    let reasons = stalled(world.next(&tree, &ScheduleOptions::default()));
+    assert_eq!(reasons, ["B waits for A (failed)", "C waits for B (not done), X (not in execution_order)"]);
 }
 
 #[test]
@@ -333,13 +333,13 @@ fn a_phase_may_block_too() {
     let tree = tree(&lines, Some(&["A", "B", "C"]));
     let mut world = World::default();
     world.fail(&tree, "A", 1);
-    let told = stalled(world.next(&tree, &ScheduleOptions::default()));
-    assert_eq!(told, ["B waits for p1 (A failed)", "C waits for p3 (not in execution_order)"]);
+    let reasons = stalled(world.next(&tree, &ScheduleOptions::default()));
+    assert_eq!(reasons, ["B waits for p1 (A failed)", "C waits for p3 (not in execution_order)"]);
     let mut world = World::default();
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), false);
-    let told = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
-    assert_eq!(told.next(), NextAction::Gate(id("p1")), "X is left out and does not hold up the gate");
+    let schedule = Schedule::new(&tree, &world.progress(), ScheduleOptions::default());
+    assert_eq!(schedule.next(), NextAction::Gate(id("p1")), "X is left out and does not hold up the gate");
     world.complete(&tree, "Y");
     world.gate(&tree, &id("p1"), true);
     assert_eq!(world.next(&tree, &ScheduleOptions::default()), work("B", 1, 0));
@@ -475,8 +475,8 @@ fn in_phase_mode_a_phase_waits_for_a_merge() {
     let mut world = World { phase_mode: true, ..World::default() };
     world.complete(&tree, "A");
     world.fail(&tree, "B", 1);
-    let told = stalled(world.next(&tree, &limits));
-    assert_eq!(told, ["C waits for A (its phase is not merged)", "D waits for A (its phase is not merged)"]);
+    let reasons = stalled(world.next(&tree, &limits));
+    assert_eq!(reasons, ["C waits for A (its phase is not merged)", "D waits for A (its phase is not merged)"]);
     let NextAction::Stalled(blocked) = world.next(&tree, &limits) else { panic!("it can go on") };
     assert_eq!(blocked[0].waits_for[0].failed.iter().map(TaskId::as_str).collect::<Vec<_>>(), ["B"]);
 }

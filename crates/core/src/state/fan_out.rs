@@ -84,7 +84,7 @@ impl State {
             let taken = self.edges_taken.entry(data.node_id.clone()).or_default();
             *taken.entry(branch.node_id.clone()).or_default() += 1;
         }
-        let branches = data.branches.iter().map(|of| Branch { of: of.clone(), ended: None }).collect();
+        let branches = data.branches.iter().map(|branch| Branch { of: branch.clone(), ended: None }).collect();
         let (node, join, visit, attempt) = (data.node_id.clone(), data.join.clone(), data.visit, data.attempt);
         // It is repeated, and with it what could not be merged.
         if self.fan_out.as_ref().is_some_and(|before| before.node == node) {

@@ -49,8 +49,8 @@ impl State {
                     by,
                     is_last: data.is_last,
                 };
-                let pass = (data.visit, data.attempt);
-                let taken = self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref());
+                let git_sha = data.git_sha.as_ref();
+                let taken = self.turn(turn, data.turn_number, &data.node_id, data.visit, data.attempt, git_sha);
                 taken.map(|()| self.spent.add(recorded.at, data))
             }
             Event::BudgetExceeded(data) => self.must_run().map(|()| self.exceeded.extend([limit_mark(data)])),
@@ -58,8 +58,8 @@ impl State {
             Event::ToolExecution(data) => {
                 let messages = data.output.map(|number| MessageRange { first: number, last: number });
                 let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None, by: None, is_last: false };
-                let pass = (data.visit, data.attempt);
-                let taken = self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref());
+                let git_sha = data.git_sha.as_ref();
+                let taken = self.turn(turn, data.turn_number, &data.node_id, data.visit, data.attempt, git_sha);
                 taken.map(|()| {
                     let ran = RanCommand { command: data.command.clone(), exit: data.exit.clone() };
                     self.nodes.entry(data.node_id.clone()).or_default().ran = Some(ran);
@@ -134,7 +134,7 @@ impl State {
             self.context.insert(key.clone(), value.clone().into());
         }
         self.initial_context = self.context.clone();
-        self.task = data.task.as_ref().map(|of| Box::new(TaskWork::new(of, data.built_on())));
+        self.task = data.task.as_ref().map(|task| Box::new(TaskWork::new(task, data.built_on())));
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl State {
             Position::Running { visit, .. } => return Err(format!("`{}` is running", visit.node)),
             Position::Ended => return Err("the run has ended".into()),
         };
-        expect_visit(&visit, &data.node_id, (data.visit, data.attempt))?;
+        expect_visit(&visit, &data.node_id, data.visit, data.attempt)?;
         if let Some(attempt) = self.task.as_mut().and_then(|task| task.attempt.as_mut()) {
             attempt.is_told = false;
         }
@@ -256,14 +256,15 @@ impl State {
         mark: TurnMark,
         number: u64,
         node: &NodeId,
-        pass: (u32, u32),
+        visit_number: u32,
+        attempt: u32,
         git_sha: Option<&Snapshot>,
     ) -> Result<(), String> {
         self.must_run()?;
         let Position::Running { visit, turns, interrupted: false, .. } = &mut self.position else {
             return Err(format!("`{node}` is not running"));
         };
-        expect_visit(visit, node, pass)?;
+        expect_visit(visit, node, visit_number, attempt)?;
         if mark.turn.context != self.id {
             return Err(format!("turn {} is not of context `{}`", mark.turn, self.id));
         }
@@ -312,7 +313,7 @@ impl State {
         let Position::Running { visit, interrupted: false, .. } = &self.position else {
             return Err(format!("`{}` is not running", data.node_id));
         };
-        expect_visit(visit, &data.node_id, (data.visit, data.attempt))?;
+        expect_visit(visit, &data.node_id, data.visit, data.attempt)?;
         let visit = visit.clone();
         let messages = [data.prompt, data.response, data.stderr].into_iter().flatten();
         self.messages = messages.fold(self.messages, u64::max);
@@ -408,7 +409,7 @@ impl State {
         let Position::Ready { visit, not_before } = &mut self.position else {
             return Err("no retry is due".into());
         };
-        expect_visit(visit, &data.node_id, (data.visit, data.attempt))?;
+        expect_visit(visit, &data.node_id, data.visit, data.attempt)?;
         if visit.attempt == 1 || not_before.is_some() {
             return Err("no retry is due".into());
         }
@@ -488,7 +489,7 @@ pub fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-fn expect_visit(visit: &Visit, node: &NodeId, (number, attempt): (u32, u32)) -> Result<(), String> {
+fn expect_visit(visit: &Visit, node: &NodeId, number: u32, attempt: u32) -> Result<(), String> {
     if visit.node == *node && visit.visit == number && visit.attempt == attempt {
         return Ok(());
     }

@@ -15,7 +15,7 @@ impl State {
         }
         match self.forks.get(&data.context) {
             None => drop(self.forks.insert(data.context.clone(), data.clone())),
-            Some(told) if told == data => self.become_fork(data),
+            Some(known) if known == data => self.become_fork(data),
             Some(_) => return Err(format!("context `{}` was forked otherwise", data.context)),
         }
         Ok(())

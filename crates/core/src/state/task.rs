@@ -83,12 +83,12 @@ pub struct TaskWork {
 
 impl TaskWork {
     /// A task on which nothing was done yet, started at this commit.
-    pub(super) fn new(of: &TaskOf, begun: Option<CommitId>) -> Self {
+    pub(super) fn new(task: &TaskOf, begun: Option<CommitId>) -> Self {
         Self {
-            of: of.clone(),
+            of: task.clone(),
             attempt: None,
-            step: begun.unwrap_or(of.base),
-            status: of.status.clone(),
+            step: begun.unwrap_or(task.base),
+            status: task.status.clone(),
             tested: Vec::new(),
             feedback: Vec::new(),
             failed: Vec::new(),

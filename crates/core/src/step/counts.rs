@@ -288,7 +288,7 @@ struct Go {
     counts: Counts,
     has_found: bool,
     /// Whether tests of the package were reported, and failures among them.
-    told: bool,
+    reported: bool,
     failures: bool,
 }
 
@@ -303,20 +303,20 @@ impl Go {
                 _ => return,
             };
             add(field, 1);
-            self.told = true;
+            self.reported = true;
             self.failures |= result.starts_with("FAIL:");
             self.has_found = true;
             return;
         }
         if let Some(rest) = package(line, "ok") {
-            add(&mut counts.passed, u64::from(!self.told && !rest.contains("[no tests to run]")));
+            add(&mut counts.passed, u64::from(!self.reported && !rest.contains("[no tests to run]")));
         } else if package(line, "FAIL").is_some() {
             add(&mut counts.failed, u64::from(!self.failures));
         } else {
             return;
         }
         self.has_found = true;
-        (self.told, self.failures) = (false, false);
+        (self.reported, self.failures) = (false, false);
     }
 
     fn found(&self) -> Option<Counts> {

@@ -262,26 +262,26 @@ mod tests {
         let test =
             RanTest { stdout: "===== FAILURES =====\nleft == right\n".into(), stderr: noise, ..ran(TestKind::Unit) };
         let output = report::test_log(&[test, ran(TestKind::E2e)]);
-        let told = test_failure(&output, &["t".to_owned()], Some("logs/T001_test.log"));
+        let feedback = test_failure(&output, &["t".to_owned()], Some("logs/T001_test.log"));
         let begin = "=== unit stdout ===\n===== FAILURES =====\nleft == right\n=== unit stderr ===\n   Compiling";
-        assert!(told.text.starts_with(begin), "{}", told.text);
+        assert!(feedback.text.starts_with(begin), "{}", feedback.text);
         let end = "\n\nThe whole output is in logs/T001_test.log\n\nTests that failed:\n- t\n";
-        assert!(told.text.ends_with(end) && told.text.contains(" lines left out …]"), "{}", told.text);
-        assert!((7_000..=8_000).contains(&told.text.chars().count()), "{}", told.text.len());
+        assert!(feedback.text.ends_with(end) && feedback.text.contains(" lines left out …]"), "{}", feedback.text);
+        assert!((7_000..=8_000).contains(&feedback.text.chars().count()), "{}", feedback.text.len());
     }
 
     #[test]
     fn names_leave_room_for_the_output() {
-        let told = |names: &[String]| {
-            let told =
+        let prompt_with = |names: &[String]| {
+            let prompt =
                 implement(&task("", "[]"), &[test_failure("the output", names, None)], &[], FeedbackLimits::default());
-            (told.matches("\n- ").count(), told)
+            (prompt.matches("\n- ").count(), prompt)
         };
         let names = |length: usize| (0..60).map(|n| format!("{n:0length$}")).collect::<Vec<_>>();
-        let (named, prompt) = told(&names(10));
+        let (named, prompt) = prompt_with(&names(10));
         assert_eq!(named, 50);
         assert!(prompt.ends_with("\nand 10 more\n"), "{prompt}");
-        let (named, prompt) = told(&names(200));
+        let (named, prompt) = prompt_with(&names(200));
         assert_eq!(named, 20);
         assert!(prompt.contains("\nthe output\n") && prompt.ends_with("\nand 40 more\n"), "{prompt}");
     }

@@ -103,11 +103,11 @@ pub fn no_verdict(reply: &str) -> Body {
 
 /// The body of a test step: the output of each command, complaints only of those that failed.
 pub fn tests(ran: &[RanTest]) -> Body {
-    let of = |test: &RanTest| {
+    let body = |test: &RanTest| {
         let what = test_heading(test.kind);
         streams(&what, if test.passed { "" } else { &test.stderr }, &test.stdout)
     };
-    Body::joined(ran.iter().map(of))
+    Body::joined(ran.iter().map(body))
 }
 
 /// What the headings of a test command's output start with.
@@ -122,10 +122,10 @@ pub fn custom(step: &str, passed: bool, stdout: &str, stderr: &str) -> Body {
 
 fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
     let all = [("stderr", stderr), ("stdout", stdout)].into_iter().filter(|(_, text)| !text.trim().is_empty());
-    let of = |(stream, text): (&str, &str)| {
+    let body = |(stream, text): (&str, &str)| {
         Body::below(format!("{what} {stream} (last {STREAM} chars):"), text.trim_end(), STREAM)
     };
-    Body::joined(all.map(of))
+    Body::joined(all.map(body))
 }
 
 /// Adds a line that says how a command ended.

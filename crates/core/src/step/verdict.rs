@@ -69,8 +69,8 @@ fn body_lines(reply: &str) -> Vec<&str> {
 
 /// Whether a line is a rule of Markdown.
 fn is_rule(line: &str) -> bool {
-    let of = |c: char| line.matches(c).count() >= 3 && line.chars().all(|other| other == c || other == ' ');
-    ['-', '*', '_', '='].into_iter().any(of)
+    let is_made_of = |c: char| line.matches(c).count() >= 3 && line.chars().all(|other| other == c || other == ' ');
+    ['-', '*', '_', '='].into_iter().any(is_made_of)
 }
 
 /// Words without what sets them apart from a verdict.

@@ -55,11 +55,11 @@ impl Broadcast {
     }
 
     /// Sends an event. Closed subscriptions are dropped.
-    pub fn send(&self, told: Notification) {
+    pub fn send(&self, notification: Notification) {
         self.with(|listeners| {
             listeners.retain_mut(|listener| {
                 listener.sent += 1;
-                listener.sender.send(told.clone()).is_ok()
+                listener.sender.send(notification.clone()).is_ok()
             });
         });
     }
@@ -84,17 +84,17 @@ impl Subscription {
     /// The next event, or `None` once every sender is gone.
     pub async fn next(&mut self) -> Option<Notification> {
         self.dealt_with();
-        let told = self.receiver.recv().await;
-        self.is_reading = told.is_some();
-        told
+        let notification = self.receiver.recv().await;
+        self.is_reading = notification.is_some();
+        notification
     }
 
     /// The next event if one is already queued.
     pub fn next_now(&mut self) -> Option<Notification> {
         self.dealt_with();
-        let told = self.receiver.try_recv().ok();
-        self.is_reading = told.is_some();
-        told
+        let notification = self.receiver.try_recv().ok();
+        self.is_reading = notification.is_some();
+        notification
     }
 
     fn dealt_with(&mut self) {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use pleach_core::event::{Recorded, WarningCode};
 
-    fn told(text: &str) -> Notification {
+    fn notification(text: &str) -> Notification {
         let event = WarningCode::Simulation.with(text.to_owned()).into();
         Notification { by: None, recorded: Arc::new(Recorded { at: jiff::Timestamp::UNIX_EPOCH, event }) }
     }
@@ -118,13 +118,13 @@ mod tests {
     async fn everybody_hears_everything_in_order_and_nobody_is_waited_for() {
         let broadcast = Broadcast::default();
         let (mut first, mut second) = (broadcast.subscribe(), broadcast.subscribe());
-        let all: Vec<Notification> = (0..1000).map(|number| told(&number.to_string())).collect();
+        let all: Vec<Notification> = (0..1000).map(|number| notification(&number.to_string())).collect();
         all.iter().cloned().for_each(|one| broadcast.send(one));
         for one in &all {
             assert_eq!(first.next().await.as_ref(), Some(one));
         }
         drop(first);
-        broadcast.send(told("last"));
+        broadcast.send(notification("last"));
         assert_eq!(std::iter::from_fn(|| second.next_now()).count(), 1001);
         drop(broadcast);
         assert_eq!(second.next().await, None);
@@ -135,7 +135,7 @@ mod tests {
         let broadcast = Broadcast::default();
         let mut listener = broadcast.subscribe();
         broadcast.is_heard().await;
-        broadcast.send(told("one"));
+        broadcast.send(notification("one"));
         let heard = broadcast.clone();
         let waits = tokio::spawn(async move { heard.is_heard().await });
         assert!(listener.next_now().is_some());
@@ -143,7 +143,7 @@ mod tests {
         assert!(!waits.is_finished());
         assert_eq!(listener.next_now(), None);
         waits.await.expect("it is heard");
-        broadcast.send(told("two"));
+        broadcast.send(notification("two"));
         drop(listener);
         broadcast.is_heard().await;
     }

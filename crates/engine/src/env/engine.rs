@@ -92,22 +92,26 @@ impl Engine {
     }
 
     /// Publishes an agent's messages before its turn is recorded.
-    pub(crate) fn announce(&self, by: (&SessionId, &ContextId), node: &NodeId, messages: &[Message]) {
+    pub(crate) fn announce(&self, session: &SessionId, context: &ContextId, node: &NodeId, messages: &[Message]) {
         let wanted = self.events.words.load(Ordering::Relaxed);
         for message in messages.iter().filter(|_| wanted) {
             let Ok(message) = serde_json::to_value(message) else { continue };
-            self.tell_under_way(by, AgentSpoke { node_id: node.clone(), message, extra: Default::default() });
+            self.tell_under_way(
+                session,
+                context,
+                AgentSpoke { node_id: node.clone(), message, extra: Default::default() },
+            );
         }
     }
 
     /// Publishes what an agent waits for, or with `None` that it continues.
-    pub(crate) fn tell_wait(&self, by: (&SessionId, &ContextId), node: &NodeId, why: Option<&str>) {
+    pub(crate) fn tell_wait(&self, session: &SessionId, context: &ContextId, node: &NodeId, why: Option<&str>) {
         let why = why.map(str::to_owned);
-        self.tell_under_way(by, AgentWaits { node_id: node.clone(), why, extra: Default::default() });
+        self.tell_under_way(session, context, AgentWaits { node_id: node.clone(), why, extra: Default::default() });
     }
 
     /// Publishes something that is not recorded, or not yet, without secrets.
-    pub(crate) fn tell_under_way(&self, (session, context): (&SessionId, &ContextId), event: impl Into<Event>) {
+    pub(crate) fn tell_under_way(&self, session: &SessionId, context: &ContextId, event: impl Into<Event>) {
         let recorded = self.without_secrets(Recorded { at: clock::now(), event: event.into() });
         self.events.send(Notification { by: Some((session.clone(), context.clone())), recorded: Arc::new(recorded) });
     }

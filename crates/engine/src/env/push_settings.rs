@@ -70,18 +70,18 @@ mod tests {
     fn records_follow_the_branches_unless_told_otherwise() {
         use PushPolicy::{Never, OnCheckpoint, OnCompletion};
         let repo = RepoName::new("repo").expect("a name");
-        let of = |records, policy| {
+        let record_policy = |records, policy| {
             let repos = [(repo.clone(), RepoPush { remote: None, policy })].into();
             let settings = PushSettings { records, repos, ..PushSettings::default() };
             assert_eq!(settings.policies(&repo, false).records, Never, "other repositories have no records");
             settings.policies(&repo, true).records
         };
         for policy in [Never, OnCompletion, OnCheckpoint] {
-            assert_eq!(of(RecordPush::Auto, policy), policy);
-            assert_eq!(of(RecordPush::Never, policy), Never);
+            assert_eq!(record_policy(RecordPush::Auto, policy), policy);
+            assert_eq!(record_policy(RecordPush::Never, policy), Never);
         }
-        assert_eq!(of(RecordPush::Always, OnCompletion), OnCompletion);
-        assert_eq!(of(RecordPush::Always, Never), OnCheckpoint);
+        assert_eq!(record_policy(RecordPush::Always, OnCompletion), OnCompletion);
+        assert_eq!(record_policy(RecordPush::Always, Never), OnCheckpoint);
         assert!(PushSettings::default().policies(&repo, true).is_never());
     }
 }

@@ -15,11 +15,11 @@ pub struct SessionRepos {
 impl SessionRepos {
     /// The only repository of a session.
     pub fn one(name: RepoName, repo: Repo) -> Self {
-        Self::new((name, repo), [])
+        Self::new(name, repo, [])
     }
 
     /// The repository that holds the record, and the others.
-    pub fn new((record, repo): (RepoName, Repo), others: impl IntoIterator<Item = (RepoName, Repo)>) -> Self {
+    pub fn new(record: RepoName, repo: Repo, others: impl IntoIterator<Item = (RepoName, Repo)>) -> Self {
         let open = others.into_iter().chain([(record.clone(), repo)]).collect();
         Self { record, open }
     }

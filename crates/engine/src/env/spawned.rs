@@ -27,12 +27,12 @@ impl<T> SpawnedRun<T> {
         let ended = loop {
             tokio::select! {
                 biased;
-                Some(told) = events.next() => hear(&told),
+                Some(notification) = events.next() => hear(&notification),
                 ended = &mut work => break ended,
             }
         };
-        while let Some(told) = events.next_now() {
-            hear(&told);
+        while let Some(notification) = events.next_now() {
+            hear(&notification);
         }
         match ended {
             Ok(ended) => ended,

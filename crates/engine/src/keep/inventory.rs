@@ -164,10 +164,10 @@ pub(super) fn unused_worktrees(repo: &Repo, places: &WorktreePlaces) -> Result<V
 pub(crate) fn idle_slots(
     repo: &Repo,
     places: &WorktreePlaces,
-    of: &BranchName,
+    wanted_target: &BranchName,
 ) -> Result<BTreeMap<u32, OwnWorktree>, Error> {
     let slots = unused_worktrees(repo, places)?.into_iter().filter_map(|found| match found.owner {
-        WorktreeOwner::Tasks { ref target, slot } if target == of && found.state == WorktreeState::Idle => {
+        WorktreeOwner::Tasks { ref target, slot } if target == wanted_target && found.state == WorktreeState::Idle => {
             Some((slot, found))
         }
         _ => None,

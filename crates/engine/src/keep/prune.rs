@@ -283,7 +283,7 @@ fn decide(
             let summary = Summary::newest(record, session)?;
             refuse_open(&summary)?;
             let in_repo = in_repo.as_ref().unwrap_or(summary.started.record_repo());
-            let commit = recorded_work(record, &summary, (context, in_repo))?.or(worktree.head);
+            let commit = recorded_work(record, &summary, context, in_repo)?.or(worktree.head);
             Ok(ComparedWith { commit, copied_in: copied_in(&summary), is_recorded: true, is_scratch: false })
         }
         (WorktreeOwner::Queue { .. }, _) => Ok(ComparedWith {
@@ -347,7 +347,8 @@ fn refuse_open_entry(repo: &Repo, target: &BranchName, entry: &EntryId) -> Resul
 fn recorded_work(
     repo: &Repo,
     summary: &Summary,
-    (context, of): (&ContextId, &RepoName),
+    context: &ContextId,
+    of: &RepoName,
 ) -> Result<Option<CommitId>, Error> {
     if *context == ContextId::main() {
         return Ok(summary.state.work.get(of).copied());

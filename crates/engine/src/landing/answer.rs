@@ -1,5 +1,5 @@
 //! What an agent's answer to a conflict is worth: it may change the files in conflict, and what the failing tests name;
-//! where only the tests fail, what either side has changed. What the tests are is not its to change.
+//! where only the tests fail, what either side has changed. It must not change which tests run.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,27 @@ use pleach_core::ids::RepoPath;
 use pleach_core::queue::{EntryTest, QueueEntry, Renaming, starts_from};
 use pleach_core::text::named;
 
-/// What an agent made of a conflict.
+/// An agent's answer to a conflict.
 #[derive(Debug)]
 pub(super) enum AgentAnswer {
-    /// These files have both sides.
+    /// The resolved files.
     Resolved(TreeId),
-    /// Some of it is solved.
+    /// These still conflict.
     Partial(TreeId, Vec<RepoPath>),
-    /// Nothing that could be used, for this reason.
+    /// It cannot be used, for this reason.
     Failed(String),
-    /// It was stopped, which is no answer.
+    /// The agent was stopped.
     Stopped,
 }
 
-/// Whether files resolve a conflict, and nothing else was touched. Blocks.
+/// Whether files resolve a conflict and change nothing else. Blocks.
 pub(super) fn judge(
     repo: &Repo,
     entry: &QueueEntry,
     conflict: &OpenConflict,
     tree: TreeId,
-    (tests, log): (&[EntryTest], Option<&str>),
+    tests: &[EntryTest],
+    log: Option<&str>,
 ) -> Result<AgentAnswer, QueueError> {
     let begun = repo.tree_of(conflict.commit)?;
     if tree == begun {
@@ -69,13 +70,13 @@ pub(super) fn judge(
     })
 }
 
-/// Whether a file says what is run: settings and pipelines.
+/// Whether a file decides what runs: settings, pipelines.
 fn is_setting(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     ["pleach.yaml", "orchestra.yaml"].contains(&name) || name.ends_with(".dot")
 }
 
-/// Why a resolution is none: a file is gone that both sides have.
+/// Rejects a resolution that removes a file of both sides.
 fn removed_of_both(
     repo: &Repo,
     entry: &QueueEntry,
@@ -93,7 +94,7 @@ fn removed_of_both(
     Ok((!gone.is_empty()).then(|| format!("it removed {}, which both sides have", named(&gone))))
 }
 
-/// Why a repair is none: it puts failing tests right by taking back what one side has done.
+/// Rejects a repair that makes failing tests pass by reverting what one side did.
 fn taken_back(
     repo: &Repo,
     entry: &QueueEntry,
@@ -111,8 +112,8 @@ fn taken_back(
         let mut back = Vec::new();
         for change in changes {
             let ChangeKind::Modified((_, merged), (_, now)) = change.kind else { continue };
-            // The merge had another content than this side: what is missing of it came from the other. What that has
-            // removed may be needed.
+            // Lines of the merge that this side lacks came from the other side. Lines the other side removed may be
+            // restored.
             let is_of_side = repo.tree_entry(tree, &change.path)?.is_some_and(|of_side| of_side.id == now);
             if is_of_side && lacks_lines(&repo.blob(now)?, &repo.blob(merged)?) {
                 back.push(change.path.clone());
@@ -122,7 +123,7 @@ fn taken_back(
             return Ok(Some(format!("it took back what {lost} has changed in {}", named(&back))));
         }
     }
-    // What has landed stays, but for names that the work changes: its goal asks for that wherever they are used.
+    // Landed lines stay, except where the work renames something: its goal is to rename every use.
     let base = repo.history().merge_base(conflict.onto, entry.head)?.map(|base| repo.tree_of(base)).transpose()?;
     let onto = repo.tree_of(conflict.onto)?;
     let renaming = base.map(|base| renaming_of(repo, base, repo.tree_of(entry.head)?)).transpose()?.unwrap_or_default();
@@ -143,7 +144,7 @@ fn taken_back(
     Ok(None)
 }
 
-/// The names that some work has changed.
+/// The names that some work changes.
 fn renaming_of(repo: &Repo, base: TreeId, head: TreeId) -> Result<Renaming, git::Error> {
     let mut renaming = Renaming::default();
     for change in git::diff::changes(repo, base, head)? {
@@ -158,7 +159,7 @@ fn renaming_of(repo: &Repo, base: TreeId, head: TreeId) -> Result<Renaming, git:
     Ok(renaming)
 }
 
-/// What a resolution may change: the files in conflict with their notes; where only the tests fail, what either side has
+/// What a resolution may change: the files in conflict and their notes; if only the tests fail, what either side
 /// changed.
 fn allowed_paths(repo: &Repo, entry: &QueueEntry, conflict: &OpenConflict) -> Result<BTreeSet<RepoPath>, QueueError> {
     let mut allowed = BTreeSet::new();
@@ -179,13 +180,13 @@ fn allowed_paths(repo: &Repo, entry: &QueueEntry, conflict: &OpenConflict) -> Re
 }
 
 /// Whether a text lacks a line of another.
-fn lacks_lines(text: &[u8], of: &[u8]) -> bool {
+fn lacks_lines(text: &[u8], other: &[u8]) -> bool {
     let lines: BTreeSet<&[u8]> = text.split(|byte| *byte == b'\n').collect();
-    of.split(|byte| *byte == b'\n').any(|line| !lines.contains(line))
+    other.split(|byte| *byte == b'\n').any(|line| !lines.contains(line))
 }
 
-/// Whether a text names a file: its path from the root of the repository, or the end of an absolute one. The commands in a
-/// log are not what they printed.
+/// Whether a text names a file: by its path in the repository, or by the end of an absolute path. Command lines do not
+/// count.
 fn names(log: &str, path: &str) -> bool {
     log.lines().filter(|line| !line.starts_with("$ ")).any(|line| is_in_line(line, path))
 }

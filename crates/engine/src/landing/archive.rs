@@ -1,5 +1,5 @@
 //! Entries that were closed long ago: one tree in one ref has them all, so that a queue of years has not as many refs as it
-//! ever had entries. The commits of their states are parents of its commits, so nothing of them is lost.
+//! ever had entries. The commits of their states are parents of its commits, so nothing is lost.
 
 use jiff::{Timestamp, ToSpan};
 
@@ -13,10 +13,10 @@ use git::workspace::new_entry_id;
 use git::{EntryKind, RefUpdate, Repo, TreeEdit};
 use pleach_core::ids::{BranchName, EntryId};
 
-/// As many characters of an id are the time it was made.
+/// How many characters of an id are its time.
 const TIME: usize = 10;
 
-/// As many entries are archived at once.
+/// How many are archived at once.
 const AT_ONCE: usize = 1000;
 
 /// All archived entries, oldest first.
@@ -31,7 +31,7 @@ pub(super) fn archived(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEnt
     Ok(all)
 }
 
-/// Archives entries that were made and closed more than a month ago. For who has the lock of the queue.
+/// Archives entries made and closed more than a month ago. The caller holds the queue's lock.
 pub(super) fn archive_old(repo: &Repo, target: &BranchName, now: Timestamp) -> Result<(), QueueError> {
     let limit = now.checked_sub((30 * 24).hours()).unwrap_or(Timestamp::MIN);
     let newest = new_entry_id(limit);
@@ -67,7 +67,7 @@ pub(super) fn archive_old(repo: &Repo, target: &BranchName, now: Timestamp) -> R
     moves.push(RefUpdate { name, old: before, new: Some(at) });
     match repo.refs().swap_all(&moves, "pleach: archive") {
         Ok(()) => Ok(()),
-        // Who comes next archives them.
+        // The next run archives them.
         Err(error) => outrun(error),
     }
 }

@@ -12,13 +12,12 @@ use pleach_core::queue::{EntryTest, MergeTests, QueueEntry};
 pub(super) struct BatchItem {
     pub entry: QueueEntry,
     pub built: BuiltMerge,
-    /// What is said of it where it lands.
+    /// A remark recorded when it lands.
     pub why: Option<String>,
 }
 
 impl BatchItem {
-    /// Whether it is the merge of an entry as that is now: somebody may have queued another commit, or other tests,
-    /// meanwhile.
+    /// Whether the entry is still as it was merged: another commit or other tests may have been queued meanwhile.
     pub(super) fn is_of(&self, entry: &QueueEntry) -> bool {
         let built = &self.entry;
         let is_same_work = entry.id == built.id && entry.head == built.head;
@@ -26,7 +25,7 @@ impl BatchItem {
     }
 }
 
-/// Why an entry is not in a batch that was to have it.
+/// Why an entry is left out of its batch.
 #[derive(Debug)]
 pub(super) enum LeftOut {
     /// The target has it.
@@ -35,13 +34,13 @@ pub(super) enum LeftOut {
     Conflict(Box<LeftConflict>),
     /// Commands have to run in the merged files first.
     Derive(Box<TierResult>),
-    /// It conflicts with another of the batch: it is merged after that has landed, or has not.
+    /// It conflicts with another entry of the batch, and is merged once that is decided.
     Crowded,
     /// Its merge must not be tested.
     Unfit(UnfitMerge),
 }
 
-/// Entries merged one onto the other, and those that could not be.
+/// Entries merged on top of each other, and those left out.
 #[derive(Debug, Default)]
 pub(super) struct MergeBatch {
     pub items: Vec<BatchItem>,
@@ -82,7 +81,7 @@ impl MergeBatch {
         Ok(batch)
     }
 
-    /// What is run on the files of its first entries.
+    /// The tests of its first `length` entries.
     pub(super) fn tests(&self, length: usize, tests: &MergeTests) -> Vec<EntryTest> {
         tests.of(self.items[..length].iter().map(|item| &item.entry))
     }

@@ -1,5 +1,5 @@
 //! Finds out whether an entry is to blame for failing tests: the same files are tested once more, then what they are
-//! without it, and its branch alone, beside whatever the queue does meanwhile.
+//! without it, and its branch alone, beside the other work of the queue.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use pleach_core::ids::{CommitId, EntryId};
 use pleach_core::merge::Tier;
 use pleach_core::queue::{EntryState, EntryTest, TestVerdict};
 
-/// How often it is looked whether somebody has changed the queue.
+/// How often to check whether the queue has changed.
 const POLL: Duration = Duration::from_millis(100);
 
 impl QueueRun {
-    /// Has the files tested again that an entry has made fail, and its branch without the target.
+    /// Tests the files of a failed entry again, and its branch without the target.
     pub(super) fn suspect(
         &mut self,
         item: &BatchItem,
@@ -50,8 +50,7 @@ impl QueueRun {
         Ok(())
     }
 
-    /// Waits until something ends that runs beside the batches, or somebody has changed the queue or its target meanwhile.
-    /// False if nothing runs.
+    /// Waits until a job beside the batches ends, or the queue or its target changes. False if nothing runs.
     pub(super) async fn hear_beside(&mut self, queue: &mut MergeQueue, tip: CommitId) -> Result<bool, QueueError> {
         loop {
             tokio::select! {
@@ -69,7 +68,7 @@ impl QueueRun {
         }
     }
 
-    /// Takes what has ended beside the batches. Conflicts that come of it, or are next, are resolved.
+    /// Handles the end of a job beside the batches, then starts agents on conflicts.
     pub(super) fn hear(&mut self, queue: &mut MergeQueue, ended: EndedJob) -> Result<(), QueueError> {
         match ended {
             EndedJob::Test(job, said) => self.hear_test(queue, job, said)?,
@@ -78,7 +77,7 @@ impl QueueRun {
         self.start_resolvers(queue)
     }
 
-    /// Takes the result of a test that ran beside the batches.
+    /// Handles the result of a test beside the batches.
     fn hear_test(&mut self, queue: &mut MergeQueue, job: TestJob, said: Option<TestResult>) -> Result<(), QueueError> {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
@@ -99,7 +98,7 @@ impl QueueRun {
         }
     }
 
-    /// The same files fail and pass: that says nothing about the entry.
+    /// The same files failed and passed: the entry is not to blame.
     fn is_flaky(
         &mut self,
         queue: &mut MergeQueue,
@@ -120,7 +119,7 @@ impl QueueRun {
         done.map(drop)
     }
 
-    /// Decides about a suspect, once everything is known: whether what it was merged onto passes, and its branch alone.
+    /// Decides about a suspect, once it is known whether the files without it pass, and its branch alone.
     fn conclude(&mut self, queue: &mut MergeQueue, id: &EntryId) -> Result<(), QueueError> {
         let Some(suspect) = self.suspects.get(id).filter(|suspect| suspect.is_red_again) else { return Ok(()) };
         let passes_without = match suspect.passes_without {
@@ -157,18 +156,18 @@ impl QueueRun {
         done.map(drop)
     }
 
-    /// Notes that an entry makes the tests fail.
+    /// Records that an entry fails the tests.
     fn blame(&mut self, queue: &mut MergeQueue, id: &EntryId, suspect: &Suspect) -> Result<(), QueueError> {
         let (result, semantic) = (&suspect.result, suspect.passes_alone == Some(true));
         loop {
-            // Somebody may have queued another commit meanwhile, of which nothing is known.
+            // Another commit may have been queued meanwhile, which is untested.
             let Some(stored) = queue.entry(id).filter(|stored| stored.entry.head == suspect.head) else {
                 return Ok(());
             };
             let mut entry = stored.entry.clone();
-            let is_of_person = entry.resolution.as_ref().is_some_and(|made| made.tier == Tier::Person);
+            let is_of_person = entry.resolution.as_ref().is_some_and(|resolution| resolution.tier == Tier::Person);
             let is_resolved = entry.resolution.is_some();
-            // What a person has made is where they go on.
+            // A person resumes from their resolution.
             entry.resolution = entry.resolution.take_if(|_| is_of_person);
             let may_try = self.settings.resolver.as_ref().is_some_and(|resolver| entry.attempts < resolver.attempts);
             entry.state = match (semantic || is_resolved, may_try) {

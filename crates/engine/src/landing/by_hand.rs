@@ -19,7 +19,7 @@ use pleach_core::merge::Tier;
 use pleach_core::queue::{EntryState, QueueEntry};
 use pleach_core::redact::Redactor;
 
-/// As many commits a person may make while they resolve a conflict.
+/// How many commits a person may make while resolving.
 const MOST_COMMITS: usize = 1000;
 
 /// Why the resolution of a conflict could not be ended.
@@ -36,9 +36,9 @@ pub enum AbortError {
 /// A worktree on a conflict.
 #[derive(Debug)]
 pub struct ConflictWorktree {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// It was there already, with whatever was done in it.
+    /// It existed already, with earlier work in it.
     pub is_old: bool,
     /// The files in conflict; none where only the tests fail.
     pub conflicts: Vec<ConflictedPath>,
@@ -64,7 +64,7 @@ pub fn begin_resolution(
     let Some(OpenConflict { commit, paths, .. }) = open_conflict(repo, entry, tip, &settings.merge_options())? else {
         return Err(wrong("there is no conflict to resolve"));
     };
-    // What a person has made of it before, and was refused, is where they go on.
+    // A person resumes from their earlier resolution that was refused.
     let before = entry.resolution.as_ref().filter(|before| before.tier == Tier::Person && before.onto == tip);
     let commit = keep_conflict(repo, entry, tip, repo.tree_of(before.map_or(commit, |before| before.commit))?)?;
     if let Some(parent) = path.parent() {
@@ -75,12 +75,12 @@ pub fn begin_resolution(
     Ok(ConflictWorktree { path, is_old: false, conflicts: paths })
 }
 
-/// The conflict a worktree was made from, and the commit of the target it is about. None if that was about another commit
-/// of the entry, or is not to be found.
+/// The conflict commit a worktree was made from, and its target commit. None if it is about another commit of the
+/// entry, or not found.
 fn begun_from(repo: &Repo, path: &Path, entry: &QueueEntry) -> Result<Option<(CommitId, CommitId)>, QueueError> {
     let listed = git::worktree::list_linked(repo)?.into_iter().find(|listed| listed.path == path);
     let mut next = listed.and_then(|listed| listed.head);
-    // They may have made commits there.
+    // The person may have committed.
     for _ in 0..MOST_COMMITS {
         let Some(at) = next else { break };
         let commit = repo.commit(at)?;
@@ -95,14 +95,14 @@ fn begun_from(repo: &Repo, path: &Path, entry: &QueueEntry) -> Result<Option<(Co
     Ok(None)
 }
 
-/// Ends the resolution of a conflict by a person: its worktree goes, and what only that had is kept. The entry stays as it is.
+/// Aborts a person's resolution: its worktree is removed, and work found only there is kept. The entry stays as it is.
 pub fn abort_resolution(
     repo: &Repo,
     places: &WorktreePlaces,
     stored: &StoredEntry,
 ) -> Result<Option<PrunedWork>, AbortError> {
     let StoredEntry { entry, .. } = stored;
-    let is_its = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Conflict { entry: of, .. } if *of == entry.id);
+    let is_its = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Conflict { entry: id, .. } if *id == entry.id);
     let worktrees = own_worktrees(repo, places).map_err(QueueError::from)?;
     let Some(worktree) = worktrees.iter().find(|worktree| is_its(&worktree.owner)) else {
         return Err(nobody_resolves(entry).into());
@@ -120,12 +120,13 @@ fn nobody_resolves(entry: &QueueEntry) -> QueueError {
     }
 }
 
-/// Takes what a person has made of a conflict, and queues the entry again. The worktree goes.
+/// Takes a person's resolution, queues the entry again, and removes the worktree.
 pub fn finish_resolution(
     repo: &Repo,
     base: &Path,
     stored: &StoredEntry,
-    (settings, redactor): (&QueueSettings, &Redactor),
+    settings: &QueueSettings,
+    redactor: &Redactor,
 ) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
     let path = conflict_path(base, &entry.target, &entry.id);
@@ -136,7 +137,7 @@ pub fn finish_resolution(
     if entry.state.is_closed() {
         return Err(wrong("it is not in the queue any more; `pleach merge retry` queues it again"));
     }
-    // Others may have looked at a newer conflict of it meanwhile: this is what the person has seen.
+    // A newer conflict may have been recorded meanwhile; the person has seen this one.
     let Some((commit, onto)) = begun_from(repo, &path, entry)? else {
         return Err(wrong(
             "its branch has moved since the worktree was made; keep what you need of it, remove it with `git worktree \

@@ -1,5 +1,5 @@
 //! Merges an entry: the commit its target would move to, built on any commit. The same inputs give the same commit, so
-//! whoever comes after a crash builds the one that was tested.
+//! a run after a crash builds the one that was tested.
 
 use super::commits::{self, RebuildError};
 use super::error::QueueError;
@@ -21,9 +21,9 @@ use pleach_core::trailer::CommitMessage;
 #[derive(Debug, Clone)]
 pub(super) struct MergeOptions {
     pub history: HistoryShape,
-    /// What is tried before anybody is asked.
+    /// Automatic resolution of conflicts.
     pub tiers: TierOptions,
-    /// What tests the results.
+    /// The tests to pass.
     pub tests: MergeTests,
 }
 
@@ -34,18 +34,18 @@ pub(super) struct BuiltMerge {
     pub tree: TreeId,
     /// What it is built on.
     pub onto: CommitId,
-    /// What merged it.
+    /// How it was merged.
     pub origin: MergeOrigin,
-    /// It has no test of its own, as its commit says. What others are tested with that land with it is not about it.
+    /// It has no test of its own, and its commit says so. Tests of entries that land with it do not count.
     pub is_unverified: bool,
 }
 
-/// What became of a merge.
+/// The result of a merge.
 #[derive(Debug)]
 pub(super) enum MergeBuild {
     /// It may be tested.
     Built(BuiltMerge),
-    /// Everything is there already.
+    /// The target has it already.
     Present,
     /// Commands have to run in the merged files first.
     Derive(Box<TierResult>),
@@ -59,7 +59,7 @@ pub(super) enum MergeBuild {
 #[derive(Debug)]
 pub(super) struct UnfitMerge {
     pub why: String,
-    /// What a person could agree to.
+    /// What a person can accept.
     pub question: Option<MergeQuestion>,
 }
 
@@ -72,14 +72,14 @@ impl From<String> for UnfitMerge {
 /// A conflict that only an agent or a person can resolve.
 #[derive(Debug)]
 pub(super) struct LeftConflict {
-    /// As git has it.
+    /// Git's result.
     pub conflict: Conflict,
-    /// What was resolved of it.
+    /// What is resolved of it.
     pub tried: TierResult,
 }
 
 impl LeftConflict {
-    /// The conflict without what was resolved of it.
+    /// The conflict without its resolved parts.
     pub(super) fn rest(&self) -> Conflict {
         let files = self.tried.remaining.clone();
         Conflict {
@@ -96,14 +96,14 @@ impl BuiltMerge {
         Candidate { commit: self.commit, tree: CommitId::from_bytes(*self.tree.as_bytes()), base: self.onto }
     }
 
-    /// Says in an entry what would land of it.
+    /// Records in an entry what would land.
     pub(super) fn show_in(&self, entry: &mut QueueEntry) {
         entry.candidate = Some(self.candidate());
         entry.tier = Some(self.origin.tier);
         entry.resolved = self.resolved();
     }
 
-    /// What was resolved, as trailers and entries say it.
+    /// The resolved hunks, as in trailers and entries.
     pub(super) fn resolved(&self) -> Vec<String> {
         self.origin.trailers().into_iter().skip(1).map(|(_, value)| value).collect()
     }
@@ -120,7 +120,7 @@ pub(super) fn build(
         return Ok(MergeBuild::Present);
     }
     let Some(sides) = EntrySides::find(repo, entry, onto)? else {
-        // What the clone lacks says nothing about the entry.
+        // A shallow clone is not the entry's fault.
         if repo.history().is_shallow()? {
             return Err(QueueError::Shallow { branch: entry.name(), target: entry.target.clone() });
         }
@@ -144,10 +144,10 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// Without help from outside.
+    /// With no stored resolution.
     fn plain(&self) -> Result<MergeBuild, QueueError> {
         let EntrySides { base, onto, head, .. } = self.sides;
-        // What lands with others is a commit that says so.
+        // A joint landing needs a commit that names it.
         if base == onto && self.is_linear() && self.entry.together.is_none() {
             let tree = self.repo.tree_of(head)?;
             return Ok(match self.marked(tree)? {
@@ -172,7 +172,7 @@ impl Merging<'_> {
         self.checked(commit, tree, origin(Tier::Clean), &LossExemptions::default())
     }
 
-    /// What the tiers make of a conflict that need nobody.
+    /// Resolves a conflict by the automatic tiers.
     fn by_tiers(&self, conflict: Conflict) -> Result<MergeBuild, QueueError> {
         let [base, ours, theirs] = self.sides.trees(self.repo)?;
         let base = if self.rebuilds() {
@@ -199,7 +199,7 @@ impl Merging<'_> {
         self.options.history == HistoryShape::Linear
     }
 
-    /// A merge would bring back what was taken off the target.
+    /// A merge would restore commits removed from the target.
     fn rebuilds(&self) -> bool {
         (self.is_linear() && self.entry.base.is_some()) || self.sides.is_taken_back
     }
@@ -227,7 +227,7 @@ impl Merging<'_> {
                 let commit = copies.last().copied().unwrap_or(onto);
                 Ok(Ok((commit, self.repo.tree_of(commit)?)))
             }
-            // One commit on the way conflicts; what they come to may not.
+            // A single commit conflicts; all of them may not.
             Err(RebuildError::Conflict { .. }) => match self.whole_tree()? {
                 Ok(tree) => Ok(Ok((self.rebuilt_with(writer, tree, &origin(Tier::Clean))?, tree))),
                 Err(conflict) => Ok(Err(conflict)),
@@ -242,13 +242,13 @@ impl Merging<'_> {
         or_conflict(git::merge::merge_trees(self.repo, base, ours, theirs))
     }
 
-    /// The commit that has resolved files.
+    /// The commit with resolved files.
     fn resolved_commit(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
         if self.rebuilds() { self.rebuilt_with(writer, tree, origin) } else { self.merge_commit(writer, tree, origin) }
     }
 
     fn merge_commit(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
-        self.commit(writer, tree, vec![self.sides.onto, self.sides.head], ("merge", origin))
+        self.commit(writer, tree, vec![self.sides.onto, self.sides.head], "merge", origin)
     }
 
     fn commit(
@@ -256,11 +256,12 @@ impl Merging<'_> {
         writer: &mut Writer,
         tree: TreeId,
         parents: Vec<CommitId>,
-        (act, origin): (&str, &MergeOrigin),
+        act: &str,
+        origin: &MergeOrigin,
     ) -> Result<CommitId, git::Error> {
         let own = ("Pleach-Merge".to_owned(), self.entry.id.to_string());
         let together = self.entry.together.as_ref().map(|id| ("Pleach-Landing".to_owned(), id.to_string()));
-        // What its tests say it cannot hold, because it is what they test.
+        // It cannot hold test results, as it is what is tested.
         let untested = self.is_unverified().then(|| (TESTED_TRAILER.to_owned(), "none".to_owned()));
         let message = CommitMessage {
             subject: format!("{act}: {}", self.entry.name()),
@@ -270,8 +271,7 @@ impl Merging<'_> {
         self.write(writer, tree, parents, message)
     }
 
-    /// The step of a task in whose files somebody has resolved its conflict. None for what is no task with steps, and for
-    /// what needed nobody.
+    /// The step that records who resolved a task's conflict. None without a task with steps, or if it was automatic.
     fn merge_step(&self, commits: &[CommitId], origin: &MergeOrigin) -> Result<Option<CommitMessage>, git::Error> {
         let by = match (origin.tier, &self.entry.resolver) {
             (Tier::Agent, Some(session)) => format!("an agent, in session {session}"),
@@ -313,19 +313,19 @@ impl Merging<'_> {
             author: Person::pleach(),
             committer: Person::pleach(),
             message: message.write().into_bytes(),
-            // Of the entry, so that building it again gives the same commit.
+            // The entry's date, so that a rebuild gives the same commit.
             at: self.entry.completed_at,
         })
     }
 
-    /// The files of a resolution on the commit they are to be merged with. None where that has changed the same places.
+    /// A resolution replayed on the commit it is merged onto. None if it conflicts there.
     fn replayed(&self, resolution: &EntryResolution) -> Result<Option<TreeId>, git::Error> {
         let tree = |commit| self.repo.tree_of(commit);
-        let [made_on, now, made] = [tree(resolution.onto)?, tree(self.sides.onto)?, tree(resolution.commit)?];
-        Ok(or_conflict(git::merge::merge_trees(self.repo, made_on, now, made))?.ok())
+        let [made_on, now, resolved] = [tree(resolution.onto)?, tree(self.sides.onto)?, tree(resolution.commit)?];
+        Ok(or_conflict(git::merge::merge_trees(self.repo, made_on, now, resolved))?.ok())
     }
 
-    /// The merge with files that a command, an agent or a person has made of it.
+    /// The merge with a resolution by a command, an agent or a person.
     fn with_resolution(&self, tree: TreeId, resolution: &EntryResolution) -> Result<MergeBuild, QueueError> {
         let mut writer = self.repo.writer();
         let plain = QueueEntry { resolution: None, ..self.entry.clone() };
@@ -333,20 +333,20 @@ impl Merging<'_> {
         let resolved: Vec<ResolvedHunk> = resolution.resolved();
         let derived = match resolution.tier {
             Tier::Derived => {
-                let made = resolved.iter().filter(|hunk| hunk.source == Tier::Derived).map(|hunk| &hunk.path);
-                self.options.tiers.derived.for_files(made)
+                let paths = resolved.iter().filter(|hunk| hunk.source == Tier::Derived).map(|hunk| &hunk.path);
+                self.options.tiers.derived.for_files(paths)
             }
             _ => Default::default(),
         };
         if let MergeBuild::Built(built) = plain {
-            // Only the tests had failed: the merge is git's, and the repair a commit of its own on top of it. No hunk is in
-            // conflict, so the files it names are its own as a whole.
+            // Only the tests had failed: the merge is git's, and the repair is a commit on top of it. No hunk is in
+            // conflict, so it covers whole files.
             let repaired = resolved.into_iter().map(|hunk| ResolvedHunk { hunk: 0, ..hunk });
             let origin = MergeOrigin {
                 tier: resolution.tier.max(built.origin.tier),
                 resolved: built.origin.resolved.into_iter().chain(repaired).collect(),
             };
-            let commit = self.commit(&mut writer, tree, vec![built.commit], ("repair", &origin))?;
+            let commit = self.commit(&mut writer, tree, vec![built.commit], "repair", &origin)?;
             writer.flush()?;
             let exemptions = LossExemptions { resolved: origin.resolved.clone(), derived, ..LossExemptions::default() };
             return self.checked(commit, tree, origin, &exemptions);
@@ -354,14 +354,14 @@ impl Merging<'_> {
         let origin = MergeOrigin { tier: resolution.tier, resolved };
         let commit = self.resolved_commit(&mut writer, tree, &origin)?;
         writer.flush()?;
-        // Who resolves a hunk may need an import above it.
+        // Resolving a hunk may need an import above.
         let extended = origin.resolved.iter().filter(|hunk| hunk.source == Tier::Agent).map(|hunk| hunk.path.clone());
         let exemptions = LossExemptions { extended: extended.collect(), resolved: origin.resolved.clone(), derived };
         self.checked(commit, tree, origin, &exemptions)
     }
 
-    /// The entry's own commits, built again: those that conflict with the files before them, then a commit with the
-    /// resolved ones, and the last commit on top of it.
+    /// The entry's own commits, rebuilt: one that conflicts keeps the files before it. Then a commit with the resolved
+    /// files, and the last commit on top.
     fn rebuilt_with(&self, writer: &mut Writer, tree: TreeId, origin: &MergeOrigin) -> Result<CommitId, git::Error> {
         let EntrySides { base, onto, head, .. } = self.sides;
         let commits = commits::commits_since(self.repo, head, base)?;
@@ -375,12 +375,12 @@ impl Merging<'_> {
         }
         let resolved = match self.merge_step(&commits, origin)? {
             Some(step) => self.write(writer, tree, vec![parent], step)?,
-            None => self.commit(writer, tree, vec![parent], ("resolve", origin))?,
+            None => self.commit(writer, tree, vec![parent], "resolve", origin)?,
         };
         writer.commit_again(*last, tree, &[resolved])
     }
 
-    /// The merge, unless it lacks something of a side or has markers of a conflict.
+    /// The merge, unless it lost changes of a side or has conflict markers.
     fn checked(
         &self,
         commit: CommitId,
@@ -397,7 +397,7 @@ impl Merging<'_> {
         })
     }
 
-    /// What a result lacks of a side.
+    /// What a result lost of a side.
     fn lossy(&self, tree: TreeId, exemptions: &LossExemptions) -> Result<Option<LossyMerge>, git::Error> {
         let EntrySides { onto, head, .. } = self.sides;
         if !self.rebuilds() {
@@ -411,7 +411,7 @@ impl Merging<'_> {
         }
     }
 
-    /// Why a result must not be tested because of the markers of a conflict in it.
+    /// Why a result must not be tested: new conflict markers.
     fn marked(&self, merged: TreeId) -> Result<Option<UnfitMerge>, git::Error> {
         if self.entry.accepted.contains(&MergeQuestion::Markers) {
             return Ok(None);

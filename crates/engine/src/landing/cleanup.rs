@@ -9,7 +9,7 @@ use git::{Repo, SwapError};
 use pleach_core::ids::{BranchName, CommitId, SessionId};
 use pleach_core::queue::QueueEntry;
 
-/// Removes what the session of a resolver has left. What cannot be removed stays, and `pleach worktree list` shows it.
+/// Removes what a resolver's session has left. What cannot be removed stays, and `pleach worktree list` shows it.
 pub(super) fn remove_session_files(
     place: &TestPlace,
     session: &SessionId,
@@ -17,7 +17,7 @@ pub(super) fn remove_session_files(
 ) -> Result<(), QueueError> {
     let TestPlace { engine, repo, repo_name, .. } = place;
     let places = WorktreePlaces::of(engine, repo, repo_name);
-    let is_its = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Session { session: of, .. } if of == session);
+    let is_its = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Session { session: id, .. } if id == session);
     for worktree in own_worktrees(repo, &places)?.iter().filter(|worktree| is_its(&worktree.owner)) {
         let _ = prune_worktree(repo, &places, worktree, false);
     }

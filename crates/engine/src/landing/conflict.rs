@@ -1,5 +1,5 @@
 //! A conflict as a commit: the merged files with every conflict visible in them, on top of both sides. Whoever resolves it
-//! starts there, and what they have solved of it is kept there.
+//! starts there, and partial resolutions are kept there.
 
 use super::candidate::{LeftConflict, MergeBuild, MergeOptions, build};
 use super::error::QueueError;
@@ -12,24 +12,24 @@ use pleach_core::merge::{ResolvedHunk, Tier};
 use pleach_core::queue::{EntryResolution, QueueEntry, TestVerdict};
 use pleach_core::trailer::CommitMessage;
 
-/// What is to be resolved.
+/// A conflict to resolve.
 #[derive(Debug)]
 pub(super) struct OpenConflict {
     /// The commit of the target it is about.
     pub onto: CommitId,
     /// The commit to start from.
     pub commit: CommitId,
-    /// The files as they were merged without anybody.
+    /// The automatically merged files.
     pub merged: TreeId,
     /// Both sides; none where only the tests fail.
     pub sides: Option<ConflictSides>,
     /// The files in conflict.
     pub paths: Vec<ConflictedPath>,
-    /// The conflict, and what was resolved of it.
+    /// The conflict, and its resolved parts.
     pub left: Option<Box<LeftConflict>>,
 }
 
-/// What is to be resolved of an entry before it can be merged onto a commit. None if there is nothing.
+/// What must be resolved before an entry can be merged onto a commit. None if nothing.
 pub(super) fn open_conflict(
     repo: &Repo,
     entry: &QueueEntry,
@@ -61,7 +61,7 @@ pub(super) fn open_conflict(
     }
 }
 
-/// The conflict as it was left, if that was about the same commits.
+/// The stored conflict, if it is about the same commits.
 fn known_conflict(repo: &Repo, entry: &QueueEntry, onto: CommitId) -> Result<Option<CommitId>, QueueError> {
     Ok(conflict_of(repo, entry)?.filter(|(_, on)| *on == onto).map(|(commit, _)| commit))
 }
@@ -75,7 +75,7 @@ pub(super) fn conflict_of(repo: &Repo, entry: &QueueEntry) -> Result<Option<(Com
     })
 }
 
-/// Keeps a conflict, as far as it is solved, for whoever goes on with it.
+/// Stores a conflict with its resolved parts for the next attempt.
 pub(super) fn keep_conflict(
     repo: &Repo,
     entry: &QueueEntry,
@@ -88,7 +88,7 @@ pub(super) fn keep_conflict(
         body: String::new(),
         trailers: vec![(CONFLICT_TRAILER.to_owned(), entry.id.to_string())],
     };
-    let commit = commit_of_both(repo, entry, onto, (tree, message.write()))?;
+    let commit = commit_of_both(repo, entry, onto, tree, message.write())?;
     let old = repo.refs().find(&name)?;
     if old != Some(commit) {
         repo.refs().swap(&name, old, commit, "pleach: conflict")?;
@@ -96,8 +96,8 @@ pub(super) fn keep_conflict(
     Ok(commit)
 }
 
-/// Keeps the files that resolve a conflict, with the names of what they resolve: its hunks, and all files that were changed
-/// where nothing was in conflict, or by a person, who may change whatever they like.
+/// Commits the files that resolve a conflict, and names what they resolve: its hunks, and all changed files if nothing
+/// was in conflict, or if a person resolved it, who may change anything.
 pub(super) fn resolution(
     repo: &Repo,
     entry: &QueueEntry,
@@ -113,7 +113,7 @@ pub(super) fn resolution(
         for change in git::diff::changes(repo, conflict.merged, tree)? {
             let path = change.path;
             let is_on = |commit| Ok::<_, git::Error>(repo.tree_entry(repo.tree_of(commit)?, &path)?.is_some());
-            // The note of a conflict is on no side, and goes with it.
+            // A conflict's note is on neither side.
             let is_note =
                 matches!(change.kind, ChangeKind::Removed(..)) && !is_on(conflict.onto)? && !is_on(entry.head)?;
             if !is_note && !hunks.iter().any(|hunk| hunk.path == path) {
@@ -122,28 +122,30 @@ pub(super) fn resolution(
         }
     }
     let hunks = hunks.iter().map(ResolvedHunk::to_value).collect();
-    let kept = keep_resolution(repo, entry, conflict.onto, tree, (tier, hunks))?;
+    let kept = keep_resolution(repo, entry, conflict.onto, tree, tier, hunks)?;
     Ok(EntryResolution { repairs: conflict.left.is_none(), ..kept })
 }
 
-/// Keeps the files that resolve an entry on a commit of its target.
+/// Commits the files that resolve an entry on its target.
 pub(super) fn keep_resolution(
     repo: &Repo,
     entry: &QueueEntry,
     onto: CommitId,
     tree: TreeId,
-    (tier, hunks): (Tier, Vec<String>),
+    tier: Tier,
+    hunks: Vec<String>,
 ) -> Result<EntryResolution, QueueError> {
-    let commit = commit_of_both(repo, entry, onto, (tree, format!("Resolution of {} ({tier})\n", entry.name())))?;
+    let commit = commit_of_both(repo, entry, onto, tree, format!("Resolution of {} ({tier})\n", entry.name()))?;
     Ok(EntryResolution { onto, commit, tier, repairs: false, hunks })
 }
 
-/// A commit on top of an entry and of what it is merged onto.
+/// A commit whose parents are the target and the entry.
 pub(super) fn commit_of_both(
     repo: &Repo,
     entry: &QueueEntry,
     onto: CommitId,
-    (tree, message): (TreeId, String),
+    tree: TreeId,
+    message: String,
 ) -> Result<CommitId, QueueError> {
     let mut writer = repo.writer();
     let commit = writer.commit(&CommitSpec {

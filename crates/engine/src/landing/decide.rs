@@ -16,12 +16,12 @@ use pleach_core::redact::Redactor;
 use pleach_core::step::{Step, StepKind};
 use pleach_core::trailer::CommitMessage;
 
-/// Lets an entry land that waits for approval. One that was handed to a person is taken as it is: they have decided.
+/// Approves an entry that waits for it. One that was handed to a person is taken as it is: they have decided.
 pub fn approve(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let_land(repo, stored, redactor, true)
 }
 
-/// Lets an entry land without approval. What needs a decision for another reason still does.
+/// Lets an entry land without approval. A question for another reason stays open.
 pub fn allow(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let_land(repo, stored, redactor, false)
 }
@@ -42,7 +42,7 @@ fn let_land(repo: &Repo, stored: &StoredEntry, redactor: &Redactor, accepts: boo
     })
 }
 
-/// Has an entry merged again, with what its branch is by now.
+/// Merges an entry again, at its branch's current commit.
 pub fn retry(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let branch = stored.entry.branch.as_ref().map(|branch| repo.refs().find(&branch_ref(branch))).transpose()?;
     let head = branch.flatten().unwrap_or(stored.entry.head);
@@ -53,10 +53,10 @@ pub fn retry(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<Q
         if entry.state == EntryState::Landing {
             return Err("it is landing right now");
         }
-        // What was agreed to, and how a conflict was resolved, was about another commit.
+        // The approval and the resolution were for another commit.
         entry.approved &= entry.head == head;
         (entry.question, entry.accepted) = (None, Vec::new());
-        entry.resolution = entry.resolution.take_if(|made| made.tier == Tier::Person && entry.head == head);
+        entry.resolution = entry.resolution.take_if(|resolution| resolution.tier == Tier::Person && entry.head == head);
         entry.resolved.clear();
         (entry.head, entry.state, entry.attempts) = (head, EntryState::Submitted, 0);
         (entry.candidate, entry.verdict, entry.landing, entry.why) = (None, None, None, None);
@@ -103,7 +103,7 @@ pub(crate) fn withdraw_for_mark(
     }
 }
 
-/// Takes the entries of a session out of the queues, because its work is not wanted any more.
+/// Takes the entries of a session out of the queues, because its work is no longer wanted.
 pub fn withdraw_session(repo: &Repo, session: &SessionId, redactor: &Redactor) -> Result<Vec<QueueEntry>, QueueError> {
     let mut withdrawn = Vec::new();
     for target in queue_targets(repo)? {
@@ -133,7 +133,7 @@ pub(super) fn withdraw_entry(
     .map(drop)
 }
 
-/// Closes the entry of work that the target has by other ways.
+/// Closes an entry whose work reached the target otherwise.
 pub(crate) fn close_landed(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<(), QueueError> {
     change_entry(repo, stored, redactor, |entry| {
         entry.state = EntryState::Landed;
@@ -161,7 +161,7 @@ pub fn drop_marks(repo: &Repo, target: &BranchName, task: &TaskId, redactor: &Re
     Ok(())
 }
 
-/// Hands an entry to a person that nobody works on any more.
+/// Hands an abandoned entry to a person.
 pub fn escalate_entry(engine: &Engine, repo: &Repo, stored: &StoredEntry) -> Result<(), QueueError> {
     let escalated = change_entry(repo, stored, &engine.redactor, |entry| {
         entry.state = EntryState::Escalated;
@@ -171,7 +171,7 @@ pub fn escalate_entry(engine: &Engine, repo: &Repo, stored: &StoredEntry) -> Res
     Ok(())
 }
 
-/// Queues the revert of an entry that has landed: a commit that takes its changes back, merged and tested like any other.
+/// Queues the revert of a landed entry: a commit that undoes its changes, merged and tested like any other.
 pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
     let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
@@ -191,7 +191,7 @@ pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<Qu
     if MergeQueue::read_all(repo, &entry.target)?.iter().any(is_undone) {
         return Err(wrong("it is undone already"));
     }
-    let head = revert(repo, entry, (landing.from, landing.to))?;
+    let head = revert(repo, entry, landing.from, landing.to)?;
     enqueue(
         repo,
         Submission {
@@ -217,9 +217,8 @@ pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<Qu
     )
 }
 
-/// The commit that takes back what a landing brought, right on top of it. Merged onto a later commit, it takes back just
-/// that.
-fn revert(repo: &Repo, entry: &QueueEntry, (from, to): (CommitId, CommitId)) -> Result<CommitId, git::Error> {
+/// The commit that reverts a landing, directly on top of it. Merged onto a later commit, it reverts just that.
+fn revert(repo: &Repo, entry: &QueueEntry, from: CommitId, to: CommitId) -> Result<CommitId, git::Error> {
     let title = if entry.title.is_empty() { entry.name() } else { entry.title.clone() };
     let message = CommitMessage {
         subject: format!("Revert \"{title}\""),
@@ -246,7 +245,7 @@ fn revert(repo: &Repo, entry: &QueueEntry, (from, to): (CommitId, CommitId)) -> 
     Ok(last)
 }
 
-/// The step that has the task of an entry done again, once its work is taken back.
+/// The step that resets an entry's task, once its work is reverted.
 fn reset_step(repo: &Repo, entry: &QueueEntry) -> Result<Option<CommitMessage>, git::Error> {
     let Some(task) = &entry.task else { return Ok(None) };
     let done = repo.history().message_of(entry.head)?;
@@ -256,7 +255,7 @@ fn reset_step(repo: &Repo, entry: &QueueEntry) -> Result<Option<CommitMessage>, 
     Ok(Some(step.message(entry.target.as_str(), &entry.title, None, "")))
 }
 
-/// Changes an entry as it is now, open or closed. What is written of it has no secrets, also where it had some.
+/// Changes an entry as it is now, open or closed. Secrets in it are redacted before it is written.
 pub(super) fn change_entry(
     repo: &Repo,
     stored: &StoredEntry,

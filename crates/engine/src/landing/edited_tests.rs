@@ -7,10 +7,11 @@ use pleach_core::ids::{CommitId, RepoPath};
 use pleach_core::queue::{MergeTests, QueueEntry, starts_from};
 use pleach_core::text::named;
 
-/// The files from which these commands are started and that differ between two commits. New ones are not meant.
+/// The files these commands start from that differ between two commits. New files do not count.
 pub fn edited_tests<'c>(
     repo: &Repo,
-    (from, to): (CommitId, CommitId),
+    from: CommitId,
+    to: CommitId,
     commands: impl IntoIterator<Item = &'c str>,
 ) -> Result<Vec<RepoPath>, git::Error> {
     let commands: Vec<&str> = commands.into_iter().collect();
@@ -23,18 +24,18 @@ pub fn edited_tests<'c>(
     Ok(old.filter(is_started).collect())
 }
 
-/// What is said of work that edits these files.
+/// The warning for work that edits them.
 pub(crate) fn edited_words(name: &str, paths: &[RepoPath]) -> String {
     format!("{name} has changed {}, which its tests are started from", named(paths))
 }
 
-/// Says of an entry that has landed if it has edited its tests.
+/// Warns if a landed entry has edited its tests.
 pub(super) fn warn_of_edited_tests(engine: &Engine, repo: &Repo, entry: &QueueEntry, tests: &MergeTests) {
     let Some(landing) = entry.landing else { return };
     let tests = tests.of([entry]);
     let commands = tests.iter().map(|test| test.command.as_str());
-    // It has landed, whatever cannot be read of it now.
-    let edited = edited_tests(repo, (landing.from, landing.to), commands).unwrap_or_default();
+    // It has landed, even if it cannot be read now.
+    let edited = edited_tests(repo, landing.from, landing.to, commands).unwrap_or_default();
     if !edited.is_empty() {
         engine.warn(WarningCode::TestsEdited.with(edited_words(&entry.name(), &edited)));
     }

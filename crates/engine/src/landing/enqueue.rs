@@ -12,7 +12,7 @@ use pleach_core::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskI
 use pleach_core::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
 use pleach_core::redact::Redactor;
 
-/// What is to be merged.
+/// Work to be merged.
 #[derive(Debug, Clone)]
 pub struct Submission {
     /// The branch; none for a commit.
@@ -23,13 +23,13 @@ pub struct Submission {
     pub base: Option<CommitId>,
     /// The branch it is merged into.
     pub target: BranchName,
-    /// The task it is the work of.
+    /// The task it belongs to.
     pub task: Option<TaskId>,
-    /// The session that has done it.
+    /// The session that did it.
     pub session: Option<SessionId>,
-    /// What it is about.
+    /// Its title.
     pub title: String,
-    /// What its task is to do, without secrets.
+    /// Its task's goal, without secrets.
     pub goal: Option<String>,
     /// Its own tests.
     pub tests: Vec<EntryTest>,
@@ -47,12 +47,12 @@ pub struct Submission {
     pub undoes: Option<EntryId>,
     /// A decision about its task, instead of work.
     pub mark: Option<EntryMark>,
-    /// The landing of several repositories it is a part of.
+    /// The joint landing it is a part of.
     pub together: Option<EntryId>,
 }
 
 impl Submission {
-    /// A branch of anybody's.
+    /// Any branch.
     pub fn branch(
         repo: &Repo,
         repo_name: RepoName,
@@ -86,7 +86,7 @@ impl Submission {
         })
     }
 
-    /// The same, without secrets in what somebody has written about the work.
+    /// The same, with secrets redacted from its texts.
     fn without_secrets(self, redactor: &Redactor) -> Self {
         let title = redactor.text(&self.title).into_owned();
         let tests = self.tests.iter().map(|test| test.without_secrets(redactor)).collect();
@@ -108,13 +108,13 @@ impl Submission {
             undoes: self.undoes,
             mark: self.mark,
             together: self.together,
-            ..QueueEntry::new(id, self.head, (self.target, self.repo), self.completed_at)
+            ..QueueEntry::new(id, self.head, self.target, self.repo, self.completed_at)
         }
     }
 }
 
-/// Puts work into the queue of its target, without what the redactor knows. A branch or task that is in it already keeps its
-/// place, with the new commit.
+/// Puts work into the queue of its target, with secrets redacted. A branch or task already in it keeps its place, with
+/// the new commit.
 pub fn enqueue(repo: &Repo, submission: Submission, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let submission = submission.without_secrets(redactor);
     let target = submission.target.clone();
@@ -135,7 +135,7 @@ pub fn enqueue(repo: &Repo, submission: Submission, redactor: &Redactor) -> Resu
         let entry = match queue.open.iter().find(is_same).map(|stored| &stored.entry) {
             // One revert is as good as another.
             Some(old) if old.undoes.is_some() => return Ok((QueueChange::default(), old.clone())),
-            // What was found out about the commit before does not hold for another.
+            // Findings about the former commit do not hold for this one.
             Some(old) if old.head != new.head || old.mark != new.mark => {
                 let reimplemented =
                     old.reimplemented || (old.state == EntryState::Repairing && !old.conflicts.is_empty());
@@ -154,8 +154,8 @@ pub fn enqueue(repo: &Repo, submission: Submission, redactor: &Redactor) -> Resu
     })
 }
 
-/// The entry of a commit that is submitted again: what is said about it is said anew, and what other tests have found out
-/// does not hold any more. What lands right now has passed the tests of before.
+/// The entry of a commit submitted again: its texts are replaced, and results of other tests are dropped. An entry that
+/// is landing has passed its former tests.
 fn submit_again(old: &QueueEntry, new: QueueEntry) -> QueueEntry {
     let priority = new.priority;
     if old.state == EntryState::Landing {
@@ -188,8 +188,8 @@ pub fn find_task(repo: &Repo, target: &BranchName, task: &TaskId) -> Result<Opti
     Ok(MergeQueue::read(repo, target)?.open.into_iter().find(is_of))
 }
 
-/// The entry somebody means: by its id or the beginning of it, by its task, or by its branch. Of several about the same
-/// branch the open one counts, then the newest.
+/// Finds an entry by its id or a prefix of it, by its task, or by its branch. Of several with the same branch the open
+/// one counts, then the newest.
 pub fn find_entry(repo: &Repo, given: &str) -> Result<StoredEntry, QueueError> {
     let mut by_id = Vec::new();
     let mut by_name: Option<StoredEntry> = None;
@@ -227,7 +227,7 @@ pub fn find_entry(repo: &Repo, given: &str) -> Result<StoredEntry, QueueError> {
     }
 }
 
-/// Ids that were made at about the same time begin alike, so their ends are as good as their beginnings.
+/// Ids made at about the same time begin alike, so the end of an id matches as well.
 fn fits(id: &EntryId, given: &str) -> bool {
     let given = given.to_ascii_uppercase();
     given.len() >= 4 && (id.as_str().starts_with(&given) || id.as_str().ends_with(&given))

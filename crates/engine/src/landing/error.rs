@@ -10,7 +10,7 @@ use os::process::SpawnError;
 use pleach_core::ids::{BranchName, EntryId, RepoPath};
 use pleach_core::queue::EntryState;
 
-/// Why the queue could not go on. What is in it stays.
+/// Why the queue stopped. Its entries stay.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
     /// A git operation failed.
@@ -34,13 +34,13 @@ pub enum QueueError {
     /// An entry, or the list of them, cannot be read.
     #[error(transparent)]
     Unreadable(EntryError),
-    /// The queue changed all the time.
+    /// The queue kept changing.
     #[error("the queue of `{0}` was changed by others again and again; try again")]
     Contended(BranchName),
     /// There is no such entry.
     #[error("there is no entry `{0}` in the merge queue")]
     NoEntry(String),
-    /// Several entries are meant.
+    /// Several entries match.
     #[error("`{given}` can be several entries of the merge queue: {}", fitting.join(", "))]
     Ambiguous {
         /// What was given.
@@ -48,17 +48,17 @@ pub enum QueueError {
         /// The entries it fits.
         fitting: Vec<String>,
     },
-    /// An entry is not where it had to be for this.
+    /// An entry is in the wrong state for this.
     #[error("{entry} is {state}: {why}")]
     WrongState {
         /// Which.
         entry: EntryId,
-        /// Where it is.
+        /// Its state.
         state: EntryState,
-        /// What it would have to be.
+        /// Why that is wrong.
         why: &'static str,
     },
-    /// Something is left of a conflict that was to be resolved.
+    /// A conflict is not fully resolved.
     #[error("{}", left_words(paths))]
     Unresolved {
         /// The files.
@@ -69,7 +69,7 @@ pub enum QueueError {
     /// There is no such branch.
     #[error("there is no branch `{0}`")]
     NoBranch(BranchName),
-    /// A shallow clone lacks what two branches started from.
+    /// A shallow clone lacks a merge base.
     #[error(
         "this shallow clone lacks the commit `{branch}` and `{target}` started from; `git fetch --unshallow` fetches the rest"
     )]
@@ -109,7 +109,7 @@ impl From<SwapError> for QueueError {
     }
 }
 
-/// Whether a change is to be tried again: another process was first.
+/// Whether to retry a change: another process was first.
 pub(super) fn outrun(error: SwapError) -> Result<(), QueueError> {
     match error {
         SwapError::Stale { .. } => Ok(()),

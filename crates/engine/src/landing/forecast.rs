@@ -14,13 +14,13 @@ use git::merge::MergeError;
 use git::workspace::{branch_ref, context_of_branch};
 use pleach_core::ids::{BranchName, CommitId, RepoPath};
 
-/// How many pairs the cache knows. Beyond that it is begun again.
+/// How many pairs the cache holds before it is cleared.
 const KNOWN: usize = 20_000;
 
-/// How long a quick look may compare what nobody has compared before.
+/// How long a quick look may compare new pairs.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// What is to be expected of merging the open branches.
+/// Expected conflicts between the open branches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// The branch everything goes to.
@@ -36,7 +36,7 @@ pub struct Forecast {
 pub struct ForecastPair {
     /// One.
     pub one: BranchName,
-    /// The other; the target, if it is that.
+    /// The other, or the target.
     pub other: BranchName,
     /// The files both changed.
     pub overlap: Vec<RepoPath>,
@@ -44,7 +44,7 @@ pub struct ForecastPair {
     pub conflicts: Vec<RepoPath>,
 }
 
-/// What is to be expected of merging a branch.
+/// What merging a branch will run into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForecastMark {
@@ -66,14 +66,14 @@ impl fmt::Display for ForecastMark {
 /// What is known of a pair of commits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct KnownPair {
-    /// Where they part; one of the two if it is part of the other.
+    /// Their merge base; one of the two if the other has it.
     base: Option<CommitId>,
     overlap: Vec<RepoPath>,
     conflicts: Vec<RepoPath>,
 }
 
 impl Forecast {
-    /// What is to be expected of merging a branch, if anything is.
+    /// What merging a branch will run into, if anything.
     pub fn mark(&self, branch: &BranchName) -> Option<ForecastMark> {
         let of_it = self.pairs.iter().filter(|pair| pair.one == *branch || pair.other == *branch);
         let mark = |pair: &ForecastPair| {
@@ -83,20 +83,20 @@ impl Forecast {
     }
 }
 
-/// Looks ahead: at all branches of pleach's and all that are queued, as far as the target does not have them. Blocks.
+/// Compares all of pleach's branches and all queued ones that the target lacks. Blocks.
 pub fn forecast(repo: &Repo, prefix: &str, target: &BranchName) -> Result<Forecast, QueueError> {
     let mut open: BTreeMap<BranchName, CommitId> = BTreeMap::new();
     for (name, head) in repo.refs().list(&format!("refs/heads/{prefix}"))? {
         let branch = name.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok());
-        // Parallel branches of a session come together in it.
+        // Parallel branches of a session are merged in it.
         let branch = branch.filter(|branch| context_of_branch(branch).is_none());
         open.extend(branch.map(|branch| (branch, head)));
     }
     look_ahead(repo, open, target, None)
 }
 
-/// What can be told of these branches and all that are queued without a wait: what is known of them already, and as much
-/// as can be compared in a moment. The next look knows that too. Blocks.
+/// A quick forecast for these branches and all queued ones: from known pairs, and as many new pairs as can be compared
+/// in a moment. The cache keeps those. Blocks.
 pub fn quick_forecast(
     repo: &Repo,
     branches: &BTreeSet<BranchName>,
@@ -109,7 +109,7 @@ pub fn quick_forecast(
     look_ahead(repo, open, target, Some(branches))
 }
 
-/// Compares open branches: all of them, or in a moment those that are asked about with all.
+/// Compares open branches: all pairs, or quickly those with an `asked` branch.
 fn look_ahead(
     repo: &Repo,
     mut open: BTreeMap<BranchName, CommitId>,
@@ -117,15 +117,15 @@ fn look_ahead(
     asked: Option<&BTreeSet<BranchName>>,
 ) -> Result<Forecast, QueueError> {
     let Some(tip) = repo.refs().find(&branch_ref(target))? else { return Err(QueueError::NoBranch(target.clone())) };
-    for of in queue_targets(repo)?.iter().filter(|of| *of == target) {
-        let entries = MergeQueue::read(repo, of)?.entries();
+    for queue_target in queue_targets(repo)?.iter().filter(|queue_target| *queue_target == target) {
+        let entries = MergeQueue::read(repo, queue_target)?.entries();
         open.extend(entries.into_iter().filter_map(|entry| Some((entry.branch?, entry.head))));
     }
     let is_asked = |branch: &BranchName| asked.is_none_or(|asked| asked.contains(branch));
     let mut cache = PairCache::read(repo.common_dir(), asked.map(|_| Instant::now() + MOMENT));
     let mut heads: Vec<(BranchName, CommitId)> = Vec::new();
     for (branch, head) in open.into_iter().filter(|(branch, _)| branch != target) {
-        // The target has what parts from it nowhere.
+        // The target contains this head.
         let is_landed = is_asked(&branch) && cache.pair(repo, head, tip)?.is_some_and(|known| known.base == Some(head));
         if !is_landed {
             heads.push((branch, head));
@@ -150,14 +150,14 @@ fn look_ahead(
     Ok(Forecast { target: Some(target.clone()), branches, pairs })
 }
 
-/// What was found out about pairs of commits before.
+/// What is cached about pairs of commits.
 #[derive(Debug)]
 struct PairCache {
     path: PathBuf,
     known: BTreeMap<String, KnownPair>,
     changed: BTreeMap<(CommitId, CommitId), BTreeSet<RepoPath>>,
     is_new: bool,
-    /// When nothing more is compared, if there is a hurry.
+    /// When to stop comparing, if time is limited.
     until: Option<Instant>,
 }
 
@@ -168,8 +168,8 @@ impl PairCache {
         Self { path, known: known.unwrap_or_default(), changed: BTreeMap::new(), is_new: false, until }
     }
 
-    /// What both of two commits changed, and whether that conflicts. None if nobody knows and there is no time to find
-    /// out; one pair is always compared, so that every look knows more than the one before.
+    /// What two commits both changed, and whether it conflicts. None if that is not cached and time is up; one pair is
+    /// always compared, so that every look adds to the cache.
     fn pair(&mut self, repo: &Repo, one: CommitId, other: CommitId) -> Result<Option<KnownPair>, git::Error> {
         let key = if one < other { format!("{one} {other}") } else { format!("{other} {one}") };
         if let Some(known) = self.known.get(&key) {
@@ -180,7 +180,7 @@ impl PairCache {
         }
         let base = repo.history().merge_base(one, other)?;
         let (overlap, conflicts) = match base {
-            // One of them is the other's, or they have nothing in common.
+            // One contains the other, or they share no commit.
             Some(base) if base != one && base != other => self.compare(repo, base, one, other)?,
             _ => Default::default(),
         };
@@ -222,7 +222,7 @@ impl PairCache {
         Ok(paths)
     }
 
-    /// Keeps what is known. A cache that cannot be written is none.
+    /// Writes the cache. A failure to do so is ignored.
     fn write(&mut self) {
         if !self.is_new {
             return;
@@ -240,7 +240,7 @@ impl PairCache {
     }
 }
 
-/// Whether one of some paths is this one, or a file where this one has a directory, or the other way round.
+/// Whether a path is among others, or one is a file where the other has a directory.
 fn is_touched(path: &RepoPath, among: &BTreeSet<RepoPath>) -> bool {
     let bytes = path.as_bytes();
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([bytes.len()]);

@@ -17,7 +17,7 @@ use pleach_core::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use pleach_core::queue::QueueEntry;
 use pleach_core::redact::Redactor;
 
-/// What is to land in one repository.
+/// A landing's part in a repository.
 #[derive(Debug, Clone)]
 pub struct JointPart {
     /// The repository.
@@ -33,7 +33,7 @@ pub struct JointPart {
 /// A landing that waits in the queues.
 #[derive(Debug, Clone)]
 pub struct QueuedLanding {
-    /// What its entries have in common.
+    /// The id its entries share.
     pub id: EntryId,
     /// The session that lands.
     pub session: SessionId,
@@ -42,7 +42,7 @@ pub struct QueuedLanding {
 }
 
 impl QueuedLanding {
-    /// Whether something can be done about it without a person.
+    /// Whether it can continue without a person.
     pub fn is_workable(&self, auto_merge_clean: bool) -> bool {
         let waits = |entry: &QueueEntry| !auto_merge_clean && !entry.approved && entry.candidate.is_some();
         self.entries.iter().all(|entry| entry.state.is_workable() && !waits(entry))
@@ -84,8 +84,8 @@ pub fn landing_targets(repos: &SessionRepos, id: &EntryId) -> Result<BTreeMap<Re
     Ok(targets)
 }
 
-/// Puts the parts of a landing into the queues of their targets. Returns what they have in common. What was queued of the
-/// session for other targets is taken out.
+/// Puts the parts of a landing into the queues of their targets. Returns the id they share. Entries of the session for
+/// other targets are taken out.
 pub fn submit_together(
     repos: &SessionRepos,
     session: &SessionId,
@@ -93,7 +93,7 @@ pub fn submit_together(
     redactor: &Redactor,
 ) -> Result<EntryId, QueueError> {
     let mut known = None;
-    // All of them are looked at before the first one is queued.
+    // All are checked before the first one is queued.
     let (mut new, mut elsewhere) = (Vec::new(), Vec::new());
     for (name, repo) in repos.iter() {
         let part = parts.iter().find(|part| part.name == *name);
@@ -113,8 +113,8 @@ pub fn submit_together(
         if let Some(part) = part
             && !repo.history().is_ancestor(part.head, tip_of(repo, &part.target)?)?
         {
-            let of = Submission::branch(repo, part.name.clone(), part.branch.clone(), part.target.clone())?;
-            new.push((repo, Submission { head: part.head, session: Some(session.clone()), ..of }));
+            let submission = Submission::branch(repo, part.name.clone(), part.branch.clone(), part.target.clone())?;
+            new.push((repo, Submission { head: part.head, session: Some(session.clone()), ..submission }));
         }
     }
     let id = known.unwrap_or_else(|| new_entry_id(clock::now()));
@@ -143,8 +143,8 @@ pub(super) fn unmark(repo: &Repo, session: &SessionId) {
     let _ = std::fs::remove_file(repo.common_dir().join(UNDER_WAY).join(session.as_str()));
 }
 
-/// The sessions whose landing was cut off after it was decided. The mark of one that was cut off before that, or after it
-/// was recorded as done, is forgotten.
+/// The sessions whose landing was interrupted after it was decided. The marks of undecided and completed landings are
+/// removed.
 pub fn unfinished_landings(repo: &Repo) -> Vec<SessionId> {
     let Ok(marks) = std::fs::read_dir(repo.common_dir().join(UNDER_WAY)) else { return Vec::new() };
     let mut found: Vec<SessionId> =
@@ -158,10 +158,10 @@ fn is_under_way(repo: &Repo, session: &SessionId) -> bool {
     let is_open = match resume::read(repo, session) {
         Ok(recorded) => !recorded.state.landing.is_empty(),
         Err(crate::env::Error::Record(record::Error::Missing { .. })) => false,
-        // It is named to whoever tries to finish it.
+        // The error is shown when finishing it.
         Err(_) => true,
     };
-    // Whoever has the session may be about to decide.
+    // The session's holder may be about to decide.
     if !is_open && !Lock::is_held(repo.common_dir(), &lock_name(session)) {
         unmark(repo, session);
     }

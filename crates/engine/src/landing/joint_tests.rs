@@ -22,7 +22,7 @@ pub(super) struct JointTest {
     repo: Option<RepoName>,
 }
 
-/// What merges have to pass that land together: the test of all repositories, or in each the tests it has for itself.
+/// The tests of merges that land together: the joint test, or in each repository its own tests.
 pub(super) fn joint_tests<'i>(
     settings: &QueueSettings,
     items: impl IntoIterator<Item = &'i BatchItem>,
@@ -30,11 +30,11 @@ pub(super) fn joint_tests<'i>(
     if let Some(test) = &settings.joint_test {
         return vec![JointTest { test: test.clone(), repo: None }];
     }
-    let of = |item: &'i BatchItem| {
+    let own_tests = |item: &'i BatchItem| {
         let tests = settings.tests.of([&item.entry]);
         tests.into_iter().map(|test| JointTest { test, repo: Some(item.entry.repo.clone()) })
     };
-    items.into_iter().flat_map(of).collect()
+    items.into_iter().flat_map(own_tests).collect()
 }
 
 /// Where tests of several repositories run.
@@ -72,7 +72,7 @@ async fn run_in(engine: &Engine, slot: &mut JointSlot, tests: &[JointTest]) -> R
             Ok(output) if output.exit == Exit::Cancelled => return Ok(None),
             Ok(output) if output.exit == Exit::Code(0) => continue,
             Ok(output) => output,
-            // A command that leaves processes running has failed itself.
+            // A command that leaves processes running has failed.
             Err(env::Error::Spawn(error @ SpawnError::Unkillable { .. })) => {
                 return Ok(Some(failed(begun, error.to_string(), String::new())));
             }

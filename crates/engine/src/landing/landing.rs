@@ -9,17 +9,17 @@ use pleach_core::ids::{BranchName, CommitId, EntryId};
 use pleach_core::merge::Tier;
 use pleach_core::queue::{EntryLanding, EntryState, QueueEntry, TestVerdict};
 
-/// How often a change is tried that others outrun.
+/// Attempts at a change that loses races.
 const TRIES: usize = 100;
 
-/// What became of a landing.
+/// The result of a landing.
 #[derive(Debug)]
 pub(super) enum LandedPrefix {
-    /// The target has these.
+    /// These landed.
     Landed(Vec<QueueEntry>),
-    /// The target or an entry was changed by another process: everything has to be looked at again.
+    /// Another process changed the target or an entry: read everything again.
     Moved,
-    /// A checkout holds the target up, for this reason.
+    /// A checkout blocks the target, for this reason.
     Held(String),
 }
 
@@ -28,7 +28,7 @@ pub(super) fn tip_of(repo: &Repo, target: &BranchName) -> Result<CommitId, Queue
     repo.refs().find(&branch_ref(target))?.ok_or_else(|| QueueError::NoBranch(target.clone()))
 }
 
-/// Moves the target from `from` to the last of these merges. Blocks, up to ten seconds for what is in the way.
+/// Moves the target from `from` to the last of these merges. Blocks, up to ten seconds if it is blocked.
 pub(super) fn land(
     repo: &Repo,
     queue: &mut MergeQueue,
@@ -38,9 +38,9 @@ pub(super) fn land(
 ) -> Result<LandedPrefix, QueueError> {
     let Some(last) = items.last() else { return Ok(LandedPrefix::Landed(Vec::new())) };
     let (target, to) = (queue.target.clone(), last.built.commit);
-    let of = |entry: &QueueEntry| items.iter().find(|item| item.entry.id == entry.id);
+    let item_of = |entry: &QueueEntry| items.iter().find(|item| item.entry.id == entry.id);
     let begin = |entry: &mut QueueEntry| {
-        let BatchItem { built, why, .. } = of(entry).expect("only what lands is changed");
+        let BatchItem { built, why, .. } = item_of(entry).expect("only what lands is changed");
         entry.landing = Some(EntryLanding { from: built.onto, to: built.commit });
         built.show_in(entry);
         if entry.reimplemented && built.origin.tier <= Tier::Clean {
@@ -54,11 +54,11 @@ pub(super) fn land(
         entry.state = EntryState::Landed;
         entry.conflicts.clear();
     };
-    let is_as_built = |entry: &QueueEntry| of(entry).is_some_and(|item| item.is_of(entry));
+    let is_as_built = |entry: &QueueEntry| item_of(entry).is_some_and(|item| item.is_of(entry));
     let ids: Vec<EntryId> = items.iter().map(|item| item.entry.id.clone()).collect();
     let landed = |queue: &MergeQueue| {
-        let of = |id: &EntryId| queue.entry(id).map(|stored| stored.entry.clone());
-        let entries = ids.iter().filter_map(of).map(|mut entry| {
+        let entry_of = |id: &EntryId| queue.entry(id).map(|stored| stored.entry.clone());
+        let entries = ids.iter().filter_map(entry_of).map(|mut entry| {
             begin(&mut entry);
             end(&mut entry);
             entry
@@ -92,7 +92,7 @@ pub(super) fn land(
             Ok(LandedPrefix::Moved)
         }
         Err(error @ (LandError::Git(_) | LandError::NotForward { .. } | LandError::Overwritten { .. })) => {
-            // A full disk takes no word of it either; the next run finds that it was cut off.
+            // This may fail too, on a full disk; the next run finds the interrupted landing.
             let _ = update(repo, queue, &ids, back);
             Err(error.into())
         }
@@ -103,8 +103,8 @@ pub(super) fn land(
     }
 }
 
-/// Finishes what a killed process has left, and closes what is on the target by other ways. Returns the entries that
-/// have landed by that.
+/// Finishes landings of a killed process, and closes entries the target has otherwise. Returns the entries that landed
+/// thereby.
 pub(super) fn settle(repo: &Repo, queue: &mut MergeQueue, tip: CommitId) -> Result<Vec<QueueEntry>, QueueError> {
     let (mut landed, mut cut_off) = (Vec::new(), Vec::new());
     for entry in queue.open.iter().map(|stored| &stored.entry).filter(|entry| entry.mark.is_none()) {
@@ -142,7 +142,7 @@ pub(super) fn update(
     update_with(repo, queue, ids, None, |_| true, edit)
 }
 
-/// Changes an entry that still is what it is expected to be. False if it is not.
+/// Changes an entry that is still as expected. False if it is not.
 pub(super) fn update_if(
     repo: &Repo,
     queue: &mut MergeQueue,

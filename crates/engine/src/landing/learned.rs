@@ -8,9 +8,11 @@ use pleach_core::clock;
 use pleach_core::merge::{ResolutionSource, Tier};
 use pleach_core::queue::QueueEntry;
 
-/// Records what an agent or a person has made of the conflict of an entry that has landed.
+/// Records how an agent or a person resolved the conflict of a landed entry.
 pub(super) fn record_landed(repo: &Repo, entry: &QueueEntry, options: &MergeOptions) -> Result<(), QueueError> {
-    let Some(resolution) = entry.resolution.as_ref().filter(|of| matches!(of.tier, Tier::Agent | Tier::Person)) else {
+    let Some(resolution) =
+        entry.resolution.as_ref().filter(|resolution| matches!(resolution.tier, Tier::Agent | Tier::Person))
+    else {
         return Ok(());
     };
     let plain = QueueEntry { resolution: None, ..entry.clone() };
@@ -21,7 +23,7 @@ pub(super) fn record_landed(repo: &Repo, entry: &QueueEntry, options: &MergeOpti
         commit: entry.landing.map(|landing| landing.to),
         at: clock::now(),
     };
-    // What was resolved before them is no choice of theirs, and hunks of a file that was merged as a whole say nothing alone.
+    // Automatic resolutions are not their choice, and single hunks of a file merged as a whole mean nothing.
     let learned = learn_resolutions(repo, &left.rest(), repo.tree_of(resolution.commit)?, &source)?;
     Ok(record_resolutions(repo, &learned)?)
 }

@@ -4,7 +4,7 @@ use git::diff::ChangeKind;
 use git::{EntryKind, Repo, TreeId};
 use pleach_core::ids::RepoPath;
 
-/// The files of a result that hold a whole conflict, from its first marker to its last, which the target's have not.
+/// The files of a result with a complete conflict, first marker to last, that the target's files lack.
 pub(super) fn introduced_markers(repo: &Repo, target: TreeId, result: TreeId) -> Result<Vec<RepoPath>, git::Error> {
     let mut found = Vec::new();
     for change in git::diff::changes(repo, target, result)? {
@@ -24,7 +24,7 @@ pub(super) fn introduced_markers(repo: &Repo, target: TreeId, result: TreeId) ->
     Ok(found)
 }
 
-/// Whether a text has a conflict as git writes it: what begins, divides and ends it, in this order.
+/// Whether a text has a conflict as git writes it: start, divider and end in this order.
 fn has_conflict(text: &[u8]) -> bool {
     let mut wanted = [b'<', b'=', b'>'].into_iter().peekable();
     for line in text.split(|byte| *byte == b'\n') {

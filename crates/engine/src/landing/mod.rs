@@ -1,20 +1,20 @@
 //! The merge queue: brings branches into their target, tested. What is decided is in [`pleach_core::queue`]; all state is in refs,
-//! so whoever takes the lock of a queue goes on where another process has stopped.
+//! so the next process to lock a queue resumes where the last one stopped.
 //!
 //! Sees the rooms up to [`crate::session`], and nothing of trees. Begin with `process`.
 //!
 //! | question | where |
 //! |---|---|
-//! | What is in the queue? | `store` the queue as refs, [`git::record`] those of an entry, `archive` what was closed long ago, `enqueue` puts work into it and finds it, `decide` what people decide |
-//! | What happens to it? | `run` a queue that is worked, `process` the loop, `settle` what a killed one has left, `outcome` what came of it, `settings` |
-//! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several one onto the other, `markers` what must not be in the result, `derived` files that commands make, `vetting` whether a test could tell that it is wrong, `edited_tests` whether it has written that test itself |
-//! | How do several repositories land at once? | `together`; `joint_entries` what waits for that and what was cut off, `joint_tests` how they are tested side by side |
-//! | How is it tested? | `test_runs` what runs at once, `test_slot` where, `results` what is known already, `tip` of the target itself |
+//! | What is in the queue? | `store` the queue as refs, [`git::record`] those of an entry, `archive` entries closed long ago, `enqueue` adds and finds entries, `decide` what people decide |
+//! | What happens to it? | `run` a queue this process works, `process` the loop, `settle` what a killed one has left, `outcome` the result, `settings` |
+//! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several on top of each other, `markers` conflict markers in the result, `derived` files that commands make, `vetting` whether a test would notice a mistake, `edited_tests` whether the entry changed that test |
+//! | How do several repositories land at once? | `together`; `joint_entries` landings that wait or were interrupted, `joint_tests` their tests side by side |
+//! | How is it tested? | `test_runs` the running tests, `test_slot` their worktrees, `results` known results, `tip` tests of the target itself |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
-//! | How is a conflict resolved? | `extent` whether its task is rather worked again, `conflict` as a commit, `resolver` by an agent, `resolvers` those at work, `resolver_request` what it is told, `answer` what its answer is worth, `by_hand` by a person; `learned` records it |
-//! | How does it land? | `landing`, which has `commits` make them; `cleanup` removes what is left over |
+//! | How is a conflict resolved? | `extent` whether to redo the task instead, `conflict` as a commit, `resolver` by an agent, `resolvers` the running agents, `resolver_request` their request, `answer` checks of the answer, `by_hand` by a person; `learned` records it |
+//! | How does it land? | `landing` moves the target, `commits` builds commits; `cleanup` removes what is left over |
 //! | What was approved? | `trust` |
-//! | What will conflict? | `forecast`, before it is tried |
+//! | What will conflict? | `forecast`, before merging |
 
 mod answer;
 mod archive;

@@ -2,20 +2,20 @@
 
 use pleach_core::queue::{EntryState, QueueEntry};
 
-/// What came of working a queue.
+/// The result of working a queue.
 #[derive(Debug, Default)]
 pub struct QueueOutcome {
-    /// What has landed, in this order.
+    /// The landed entries, in order.
     pub landed: Vec<QueueEntry>,
-    /// What is still in the queue.
+    /// The open entries.
     pub open: Vec<QueueEntry>,
-    /// What holds the target up.
+    /// What blocks the target.
     pub held: Option<String>,
     /// How many tests have run.
     pub tests: usize,
     /// Something waits because its tests are not approved.
     pub is_unapproved: bool,
-    /// It was stopped before it was through.
+    /// It was stopped before the end.
     pub is_stopped: bool,
 }
 

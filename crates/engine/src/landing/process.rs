@@ -1,6 +1,6 @@
 //! Works a queue: merges the next entries, tests what they come to, lands what passes, while agents resolve what conflicts.
-//! Who holds the lock of the queue does this; everything it knows is read from refs, so whoever comes next goes on where a
-//! killed process has stopped.
+//! The holder of the queue's lock does this. Everything it knows is read from refs, so the next process resumes where a
+//! killed one has stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ impl QueueRun {
             let suspected = free.into_iter().filter(|entry| self.suspects.has(&entry.id));
             let held: BTreeSet<EntryId> = suspected.chain(unapproved).map(|entry| entry.id.clone()).collect();
             let size = self.record.batch_size(self.settings.batch, self.settings.slots);
-            let plan = queue::plan_without(&held, &entries, &queue.passed, (size, self.settings.auto_merge_clean));
+            let plan = queue::plan_without(&held, &entries, &queue.passed, size, self.settings.auto_merge_clean);
             let is_held = self.outcome.held.is_some();
             self.start_resolvers(&mut queue)?;
             if let Some(id) = plan.to_approve.first() {
@@ -94,7 +94,7 @@ impl QueueRun {
         }
     }
 
-    /// Reads the queue and where its target is, with what a killed process has left brought to an end.
+    /// Reads the queue and its target's tip, and finishes what a killed process has left.
     fn look(&mut self) -> Result<(MergeQueue, CommitId), QueueError> {
         let TestPlace { repo, target, .. } = &self.place;
         let mut queue = MergeQueue::read(repo, target)?;
@@ -129,7 +129,7 @@ impl QueueRun {
         }
     }
 
-    /// Runs tests that nothing else waits for meanwhile. None if they were stopped.
+    /// Gets the result of tests, known or by running them. None if stopped.
     pub(super) async fn result_of(
         &mut self,
         id: TestId,
@@ -146,7 +146,7 @@ impl QueueRun {
         Ok(self.run_alone(job).await?.map(|result| (verdict_of(&result), Some(result))))
     }
 
-    /// Runs a test and waits for its result, whatever else runs. None if it was stopped.
+    /// Runs a test and waits for its result, handling other jobs. None if stopped.
     pub(super) async fn run_alone(&mut self, job: TestJob) -> Result<Option<TestResult>, QueueError> {
         let id = job.id.clone();
         self.runs.start(job)?;
@@ -162,8 +162,7 @@ impl QueueRun {
         Ok(None)
     }
 
-    /// Merges entries one onto the other, and says in the others why they are not among them. None if there is nothing
-    /// to test.
+    /// Merges entries on top of each other, and records why others are left out. None if there is nothing to test.
     async fn gather(
         &mut self,
         queue: &mut MergeQueue,
@@ -176,7 +175,7 @@ impl QueueRun {
         for (id, left_out) in std::mem::take(&mut batch.left_out) {
             match left_out {
                 LeftOut::Derive(tried) => self.derive(queue, &id, tip, *tried).await?,
-                other => self.leave_out(queue, (&id, tip), other)?,
+                other => self.leave_out(queue, &id, tip, other)?,
             }
         }
         self.start_resolvers(queue)?;
@@ -186,11 +185,12 @@ impl QueueRun {
     fn leave_out(
         &mut self,
         queue: &mut MergeQueue,
-        (id, tip): (&EntryId, CommitId),
+        id: &EntryId,
+        tip: CommitId,
         left_out: LeftOut,
     ) -> Result<(), QueueError> {
         let is_outdated = |entry: &QueueEntry| {
-            entry.resolution.as_ref().is_some_and(|made| made.tier == Tier::Agent && made.onto != tip)
+            entry.resolution.as_ref().is_some_and(|resolution| resolution.tier == Tier::Agent && resolution.onto != tip)
         };
         let is_late = matches!(left_out, LeftOut::Conflict(_) | LeftOut::Unfit(UnfitMerge { question: None, .. }))
             && queue.entry(id).is_some_and(|stored| is_outdated(&stored.entry));
@@ -224,7 +224,7 @@ impl QueueRun {
             why
         };
         let edit = |entry: &mut QueueEntry| {
-            // What was merged before was on another commit of the target.
+            // The former merge was on another commit of the target.
             (entry.candidate, entry.tier) = (None, None);
             entry.resolved.clear();
             entry.conflicts.clone_from(&conflicts);
@@ -242,8 +242,8 @@ impl QueueRun {
         done.map(drop)
     }
 
-    /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its entries
-    /// makes the tests fail.
+    /// Tests the prefixes of a batch and lands the longest that passes, until all of it has landed or one of its
+    /// entries makes the tests fail.
     async fn work_batch(&mut self, queue: &mut MergeQueue, ids: &[EntryId], tip: CommitId) -> Result<(), QueueError> {
         let Some(mut batch) = self.gather(queue, ids, tip).await? else { return Ok(()) };
         for item in &batch.items {
@@ -337,7 +337,7 @@ impl QueueRun {
         Ok(is_known)
     }
 
-    /// False if an entry is another by now.
+    /// False if an entry has changed.
     fn mark_testing(&self, queue: &mut MergeQueue, batch: &MergeBatch) -> Result<bool, QueueError> {
         let untested = batch.tests(batch.items.len(), &self.settings.tests).is_empty();
         if untested {
@@ -385,7 +385,7 @@ impl QueueRun {
         search.running.iter().for_each(|length| self.runs.stop(&TestId::Prefix(*length)));
     }
 
-    /// That an entry lands although the tests are known to fail without those that are merged behind it.
+    /// A remark if an entry's tests are known to fail without the entries merged after it.
     fn passed_with(&self, batch: &MergeBatch, nth: usize, land: usize) -> Result<Option<String>, QueueError> {
         let (behind, tests) = (&batch.items[nth + 1..land], batch.tests(nth + 1, &self.settings.tests));
         if behind.is_empty() || tests.is_empty() {

@@ -1,5 +1,5 @@
 //! Has agents resolve what cannot be merged: each in a session of its own, on the commit of the conflict, beside the tests
-//! of everything else. Their files are only what a later batch merges and tests; they land by the same way as all.
+//! of everything else. Their files land like all others: a later batch merges and tests them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,12 +41,12 @@ struct ResolverJob {
     entry: QueueEntry,
     conflict: OpenConflict,
     tests: Vec<EntryTest>,
-    /// What the tests printed when they failed last.
+    /// What the tests printed when they last failed.
     log: Option<String>,
     options: MergeOptions,
 }
 
-/// The beginning of that.
+/// How it starts.
 struct ResolverStart {
     conflict: OpenConflict,
     log: Option<String>,
@@ -55,8 +55,8 @@ struct ResolverStart {
 }
 
 impl QueueRun {
-    /// Has agents resolve conflicts, so many at once as may; what none may resolve is handed on. Agents whose entry was
-    /// dropped or queued again meanwhile are stopped.
+    /// Starts agents on conflicts, up to the limit; conflicts no agent may resolve are handed on. Agents whose entry
+    /// was dropped or queued again are stopped.
     pub(super) fn start_resolvers(&mut self, queue: &mut MergeQueue) -> Result<(), QueueError> {
         *queue = tokio::task::block_in_place(|| MergeQueue::read(&self.place.repo, &self.place.target))?;
         let supervisor = Arc::clone(&self.place.engine.supervisor);
@@ -74,7 +74,7 @@ impl QueueRun {
         Ok(())
     }
 
-    /// Starts what has waited for files that nobody brings into the target now. False if there is nothing.
+    /// Starts an agent on a conflict that waited for other work in its files. False if there is none.
     pub(super) fn start_waiting(&mut self, queue: &mut MergeQueue) -> Result<bool, QueueError> {
         let waiting = self.conflicted(queue, false);
         let waiting = waiting.filter(|_| self.outcome.held.is_none() && !self.place.engine.cancel.is_stopped());
@@ -83,8 +83,8 @@ impl QueueRun {
         Ok(true)
     }
 
-    /// The next entry whose conflict an agent may resolve; `apart` if only where no other work is about to land that was
-    /// resolved in the same files: it would have to be resolved once more.
+    /// The next entry whose conflict an agent may resolve. With `apart`, none whose files other resolved work is about
+    /// to change: it would conflict again.
     fn conflicted(&self, queue: &MergeQueue, apart: bool) -> Option<EntryId> {
         let base = self.place.engine.worktree_base(&self.place.repo, &self.place.repo_name);
         let entries = queue.entries();
@@ -99,7 +99,7 @@ impl QueueRun {
             .map(|conflict| &conflict.path)
             .collect();
         let is_apart = |entry: &QueueEntry| entry.conflicts.iter().all(|conflict| !coming.contains(&conflict.path));
-        // Nobody is asked while a person resolves it.
+        // No agent starts while a person resolves it.
         let is_free = |entry: &QueueEntry| !conflict_path(&base, &entry.target, &entry.id).exists();
         let mut conflicted =
             entries.iter().filter(|entry| entry.state == EntryState::Conflicted && entry.together.is_none());
@@ -124,7 +124,7 @@ impl QueueRun {
                 update(&repo, queue, std::slice::from_ref(id), |entry| entry.state = EntryState::Submitted)?;
                 return Ok(());
             }
-            // What is wrong with this one holds up no other.
+            // One entry's error must not block others.
             Err(error) => {
                 return self.escalate(queue, id, &format!("no agent could be asked to resolve it: {error}"), |_| {});
             }
@@ -144,7 +144,7 @@ impl QueueRun {
             drop(session);
             return clear_up(&self.place, &id);
         }
-        self.tell_resolution(&entry, session.id(), (doing, paths, landed.names), None);
+        self.tell_resolution(&entry, session.id(), doing, paths, landed.names, None);
         self.resolvers.sessions.insert(id.clone(), session.id().clone());
         let tests = self.settings.tests.of([&entry]);
         let job = ResolverJob { place: self.place.clone(), entry, conflict, tests, log, options };
@@ -163,7 +163,7 @@ impl QueueRun {
         let log = entry_log(repo, stored)?;
         let Some(conflict) = open_conflict(repo, entry, tip, &self.settings.merge_options())? else { return Ok(None) };
         let landed = LandedWork::of(repo, entry, &conflict)?;
-        let request = request(repo, entry, &conflict, (&landed, log.clone()))?;
+        let request = request(repo, entry, &conflict, &landed, log.clone())?;
         let session = open_session(Arc::clone(&self.place.engine), self.session(entry, &conflict, &request, settings))?;
         Ok(Some(ResolverStart { conflict, log, landed, session }))
     }
@@ -201,8 +201,8 @@ impl QueueRun {
         }
     }
 
-    /// Takes what an agent has made of a conflict, unless its entry is another by now. Where the target has moved
-    /// meanwhile, the next batch merges it anew and tests it there.
+    /// Takes an agent's answer, unless the entry has changed. If the target has moved meanwhile, the next batch merges
+    /// and tests it there.
     pub(super) fn take_answer(&mut self, queue: &mut MergeQueue, ended: ResolverEnd) -> Result<(), QueueError> {
         let ResolverEnd { entry, session, conflict, answer } = ended;
         let (repo, id) = (self.place.repo.clone(), &entry.id);
@@ -222,17 +222,17 @@ impl QueueRun {
                     entry.state = EntryState::Submitted;
                     entry.resolution = Some(resolution.clone());
                     entry.accepted.clear();
-                    // What a person has agreed to was another merge.
+                    // A person approved another merge.
                     entry.approved = false;
                     entry.why = Some(done.to_owned());
                 })?;
                 if is_taken {
                     forget_conflict(&repo, &entry.target, id)?;
-                    self.tell_resolution(&entry, &session, (done.to_owned(), Vec::new(), Vec::new()), Some(true));
+                    self.tell_resolution(&entry, &session, done.to_owned(), Vec::new(), Vec::new(), Some(true));
                 }
                 return Ok(());
             }
-            // Whoever comes next has it resolved anew.
+            // The next run resolves it again.
             AgentAnswer::Stopped => return Ok(()),
             AgentAnswer::Partial(tree, left) => {
                 keep_conflict(&repo, &entry, conflict.onto, tree)?;
@@ -240,7 +240,7 @@ impl QueueRun {
             }
             AgentAnswer::Failed(why) => (why, None),
         };
-        self.tell_resolution(&entry, &session, (why.clone(), Vec::new(), Vec::new()), Some(false));
+        self.tell_resolution(&entry, &session, why.clone(), Vec::new(), Vec::new(), Some(false));
         let edit = |entry: &mut QueueEntry| {
             if let Some(left) = &left {
                 entry.conflicts.retain(|conflict| left.contains(&conflict.path));
@@ -257,12 +257,14 @@ impl QueueRun {
         self.give_back(queue, id, &format!("no agent could resolve it: {why}"), edit)
     }
 
-    /// Tells what an agent does with the conflict of an entry, or what came of it.
+    /// Reports what an agent does about an entry's conflict, or the result.
     fn tell_resolution(
         &self,
         entry: &QueueEntry,
         session: &SessionId,
-        (text, paths, with): (String, Vec<RepoPath>, Vec<String>),
+        text: String,
+        paths: Vec<RepoPath>,
+        with: Vec<String>,
         resolved: Option<bool>,
     ) {
         self.place.engine.tell(MergeResolution {
@@ -281,7 +283,7 @@ impl QueueRun {
 }
 
 impl ResolverJob {
-    /// Runs the session of the agent, and judges what it leaves.
+    /// Runs the session of the agent, and checks its answer.
     async fn run(self, session: Session) -> ResolverEnd {
         let id = session.id().clone();
         let asked = self.ask(session).await;
@@ -294,10 +296,10 @@ impl ResolverJob {
         });
         let answer = answer.unwrap_or_else(|error| {
             if self.place.engine.cancel.is_stopped() {
-                // A setup that is stopped is an error of the session.
+                // A stopped setup is an error of the session.
                 AgentAnswer::Stopped
             } else {
-                // It is about this entry: the queue goes on with the others.
+                // Only this entry fails: the queue continues with others.
                 AgentAnswer::Failed(self.place.engine.redactor.text(&error.to_string()).into_owned())
             }
         });
@@ -321,7 +323,7 @@ impl ResolverJob {
 
     fn judged(&self, tree: TreeId) -> Result<AgentAnswer, QueueError> {
         let Self { place, entry, conflict, tests, log, options } = self;
-        match judge(&place.repo, entry, conflict, tree, (tests, log.as_deref()))? {
+        match judge(&place.repo, entry, conflict, tree, tests, log.as_deref())? {
             AgentAnswer::Resolved(tree) => fit(&place.repo, entry, conflict, tree, options),
             other => Ok(other),
         }
@@ -333,7 +335,7 @@ fn is_resolved_by(entry: &QueueEntry, session: &SessionId) -> bool {
     entry.state == EntryState::Resolving && entry.resolver.as_ref() == Some(session)
 }
 
-/// The answer, unless its merge would be refused: then that is what the next try is told.
+/// The answer; if its merge would be refused, the reason, for the next attempt.
 fn fit(
     repo: &Repo,
     entry: &QueueEntry,
@@ -349,13 +351,13 @@ fn fit(
     })
 }
 
-/// Ends the sessions of agents that have not come to an end, so that their entries are resolved anew.
+/// Cancels unfinished sessions of agents, so that their entries are resolved again.
 pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
     let (repo, target) = (&run.place.repo, &run.place.target);
     let mut queue = MergeQueue::read(repo, target)?;
     let is_left = |entry: &QueueEntry| entry.state == EntryState::Resolving;
     for entry in queue.entries().into_iter().filter(is_left) {
-        // What is left of it keeps no entry from being resolved.
+        // Leftovers must not block an entry.
         let cleared = entry.resolver.as_ref().map_or(Ok(()), |session| clear_up(&run.place, session));
         let why = cleared.err().map(|error| error.to_string());
         update(repo, &mut queue, &[entry.id], |entry| {
@@ -367,8 +369,7 @@ pub(super) fn abandon_resolvers(run: &QueueRun) -> Result<(), QueueError> {
     Ok(())
 }
 
-/// Ends a session that is not to be resumed, and removes its worktree and its branch. One that nobody recorded needs
-/// nothing.
+/// Cancels a session that is not to be resumed, and removes its worktree and branch. An unrecorded one needs nothing.
 fn clear_up(place: &TestPlace, session: &SessionId) -> Result<(), QueueError> {
     use crate::env::Error;
     let known = Summary::newest(&place.repo, session).ok();

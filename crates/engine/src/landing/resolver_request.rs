@@ -13,25 +13,25 @@ use pleach_core::step::Step;
 use pleach_core::text::listed;
 use pleach_core::trailer::CommitMessage;
 
-/// How many commits of a side are told of.
+/// How many commits of a side are listed.
 const TOLD: usize = 20;
 
-/// How many commits of the target are looked at.
+/// How many commits of the target are read.
 const LOOKED_AT: usize = 200;
 
-/// What the target has of others since the work of an entry began.
+/// What others landed since the work of an entry began.
 #[derive(Debug, Default)]
 pub(super) struct LandedWork {
-    /// Those whose work is in the files in conflict, or in any where only the tests fail: tasks, branches, or commits.
+    /// Whose work is in the files in conflict, or in any if only the tests fail: tasks, branches, or commits.
     pub names: Vec<String>,
-    /// What they were to do, with their names.
+    /// Their goals, with their names.
     goals: Vec<String>,
-    /// What its commits say, newest first: whole where they are in the files in conflict.
+    /// Its commit messages, newest first; in full if they change files in conflict.
     messages: Vec<String>,
 }
 
 impl LandedWork {
-    /// What the target has that a conflict is about.
+    /// The landed work a conflict is about.
     pub(super) fn of(repo: &Repo, entry: &QueueEntry, conflict: &OpenConflict) -> Result<Self, QueueError> {
         let mut work = Self::default();
         let Some(base) = repo.history().merge_base(conflict.onto, entry.head)? else { return Ok(work) };
@@ -67,7 +67,7 @@ impl LandedWork {
     }
 }
 
-/// What the queue has landed among these commits: from and up to which, and whose work.
+/// The queue's landings among these commits, as ranges, each with its entry.
 fn landings(
     repo: &Repo,
     entry: &QueueEntry,
@@ -93,12 +93,13 @@ pub(super) fn resolving_words(with: &[String], paths: &[RepoPath]) -> String {
     }
 }
 
-/// What an agent is asked that resolves a conflict.
+/// The request to an agent for a conflict.
 pub(super) fn request(
     repo: &Repo,
     entry: &QueueEntry,
     conflict: &OpenConflict,
-    (landed, log): (&LandedWork, Option<String>),
+    landed: &LandedWork,
+    log: Option<String>,
 ) -> Result<ResolutionRequest, QueueError> {
     let mut request = ResolutionRequest {
         name: entry.name(),
@@ -120,7 +121,7 @@ pub(super) fn request(
     for (side, commit) in [(&mut request.work, entry.head), (&mut request.landed, conflict.onto)] {
         let [from, to] = [repo.tree_of(base)?, repo.tree_of(commit)?];
         side.diff = git::diff::patch(repo, from, to, &[])?;
-        // What is in conflict is not what is left out.
+        // Cutting must not hide conflicting files.
         if side.diff.len() > SHOWN && !paths.is_empty() {
             side.diff = git::diff::patch(repo, from, to, &paths)?;
         }

@@ -18,7 +18,7 @@ pub(super) struct Resolvers {
     pub(super) sessions: BTreeMap<EntryId, SessionId>,
 }
 
-/// What an agent has made of the conflict of an entry.
+/// An agent's answer to the conflict of an entry.
 #[derive(Debug)]
 pub(super) struct ResolverEnd {
     pub(super) entry: QueueEntry,
@@ -32,7 +32,7 @@ impl Resolvers {
         self.jobs.is_empty()
     }
 
-    /// Waits for the next that ends and is still wanted; none once none works.
+    /// Waits for the next wanted agent to end; none if none runs.
     pub(super) async fn next(&mut self) -> Option<ResolverEnd> {
         while let Some(ended) = self.jobs.join_next().await {
             let ended = ended.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic()));
@@ -44,7 +44,7 @@ impl Resolvers {
         None
     }
 
-    /// Stops those whose result nobody waits for.
+    /// Stops agents whose result is not wanted.
     pub(super) fn stop(&mut self, supervisor: &Supervisor, is_wanted: impl Fn(&EntryId, &SessionId) -> bool) {
         for (_, session) in self.sessions.extract_if(.., |entry, session| !is_wanted(entry, session)) {
             supervisor.kill(&session);

@@ -12,10 +12,10 @@ use pleach_core::ids::{BranchName, CommitId, RepoPath};
 use pleach_core::queue::{EntryTest, QueueEntry};
 use pleach_core::step::report;
 
-/// How often a result is written that others outrun.
+/// Attempts at a write that loses races.
 const TRIES: usize = 100;
 
-/// How many trees are known of. Beyond that all is forgotten, or every result would cost more than the one before.
+/// How many trees are kept. Beyond that all are dropped, or every result would cost more than the last.
 const MOST: usize = 1_000;
 
 /// What tests have said about files.
@@ -25,7 +25,7 @@ pub(super) struct TestResult {
     /// It passed when it was run again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub flaky: bool,
-    /// How the command ended that decided.
+    /// How the deciding command ended.
     pub exit: String,
     pub seconds: u64,
     /// What they printed, if they failed.
@@ -33,7 +33,7 @@ pub(super) struct TestResult {
     pub log: String,
 }
 
-/// What a result is about: files, and what is run on them.
+/// A result's key: files, and the commands run on them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ResultKey {
     tree: TreeId,
@@ -41,16 +41,17 @@ pub(super) struct ResultKey {
 }
 
 impl ResultKey {
-    /// The key for the files of a tree, but for pleach's own logs and reports in these directories: they say nothing
-    /// about the code, and differ with every run.
+    /// The key for the files of a tree, without pleach's own logs and reports in these directories: they are not code,
+    /// and differ with every run.
     pub(super) fn new(
         repo: &Repo,
         tree: TreeId,
         tests: &[EntryTest],
-        (logs, reports): (&str, &str),
+        settings: &QueueSettings,
     ) -> Result<Self, git::Error> {
+        let QueueSettings { logs, reports, .. } = settings;
         let mut own = Vec::new();
-        for dir in [logs, reports] {
+        for dir in [logs.as_str(), reports] {
             let Some(entry) = repo.tree_entry(tree, &RepoPath::from(dir))? else { continue };
             if entry.kind != EntryKind::Directory {
                 continue;
@@ -83,19 +84,18 @@ pub(super) fn known(repo: &Repo, target: &BranchName, key: &ResultKey) -> Result
     let name = queue_ref(target, "results");
     let Some(at) = repo.refs().find(&name)? else { return Ok(None) };
     let Some(text) = repo.tree_file(repo.tree_of(at)?, &key.path())? else { return Ok(None) };
-    // One that cannot be read is found out again.
+    // If unreadable, the tests run again.
     Ok(serde_json::from_slice(&text).ok())
 }
 
-/// Notes that the head of an entry has passed its tests where it was made, so that they do not run again where it lands as
-/// it is.
+/// Records that an entry's head passed its tests where it was made, so that they do not run again if it lands
+/// unchanged.
 pub(crate) fn note_tested(repo: &Repo, entry: &QueueEntry, settings: &QueueSettings) -> Result<(), QueueError> {
     let tests = settings.tests.of([entry]);
     if !entry.tested || settings.tests.always.is_some() || entry.tests.is_empty() {
         return Ok(());
     }
-    let own = (settings.logs.as_str(), settings.reports.as_str());
-    let key = ResultKey::new(repo, repo.tree_of(entry.head)?, &tests, own)?;
+    let key = ResultKey::new(repo, repo.tree_of(entry.head)?, &tests, settings)?;
     if known(repo, &entry.target, &key)?.is_some() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(crate) fn note_tested(repo: &Repo, entry: &QueueEntry, settings: &QueueSetti
     note(repo, &entry.target, &key, &passed)
 }
 
-/// Notes a result for whoever comes to the same files.
+/// Records a result for later tests of these files.
 pub(super) fn note(repo: &Repo, target: &BranchName, key: &ResultKey, result: &TestResult) -> Result<(), QueueError> {
     let name = queue_ref(target, "results");
     let text = serde_json::to_vec_pretty(result).expect("a result holds nothing JSON cannot");
@@ -120,7 +120,7 @@ pub(super) fn note(repo: &Repo, target: &BranchName, key: &ResultKey, result: &T
         let tree = writer.tree(base, &[TreeEdit::Put(key.path(), EntryKind::File, blob)])?;
         let commit = writer.commit(&CommitSpec {
             tree,
-            // Results are a cache: what was known before is in the tree, and its history would only grow.
+            // Results are a cache: the tree has them all, and a history would only grow.
             parents: Vec::<CommitId>::new(),
             author: Person::pleach(),
             committer: Person::pleach(),

@@ -33,17 +33,17 @@ pub struct QueueRun {
     /// Entries whose tests are run again before they are blamed.
     pub(super) suspects: Suspects,
     pub(super) outcome: QueueOutcome,
-    /// What was said to wait for a person.
-    told: BTreeSet<String>,
-    /// How many entries were red, which decides about the size of batches.
+    /// The warnings about entries that wait for a person.
+    warned: BTreeSet<String>,
+    /// How many entries were red, which decides the batch size.
     pub(super) record: BatchRecord,
     _lock: Lock,
 }
 
-/// What has come to an end of all that runs at once.
+/// A job of the queue that has ended.
 #[derive(Debug)]
 pub(super) enum EndedJob {
-    /// A test, with what it said; nothing if it was stopped.
+    /// A test, with its result; none if it was stopped.
     Test(TestJob, Option<TestResult>),
     /// The work of an agent on a conflict.
     Resolver(Box<ResolverEnd>),
@@ -63,7 +63,7 @@ impl QueueRun {
         tip_of(&repo, &target)?;
         let redactor = &engine.redactor;
         let begins = |queue: &MergeQueue| {
-            // Written by a pleach that did not look for secrets.
+            // A former pleach wrote entries unredacted.
             let clean = queue.entries().into_iter().filter_map(|entry| {
                 let clean = entry.without_secrets(redactor);
                 (clean != entry).then_some((clean, None))
@@ -77,10 +77,10 @@ impl QueueRun {
         let (runs, record) = (TestRuns::new(place.clone()), BatchRecord::default());
         let (suspects, outcome) = (Suspects::default(), QueueOutcome::default());
         let resolvers = Resolvers::default();
-        Ok(Self { place, settings, runs, resolvers, suspects, outcome, told: BTreeSet::new(), record, _lock: lock })
+        Ok(Self { place, settings, runs, resolvers, suspects, outcome, warned: BTreeSet::new(), record, _lock: lock })
     }
 
-    /// Waits for what ends next of all that runs; none once nothing does.
+    /// Waits for the next job to end; none if nothing runs.
     pub(super) async fn next(&mut self) -> Result<Option<EndedJob>, QueueError> {
         while !self.runs.is_empty() || !self.resolvers.is_empty() {
             tokio::select! {
@@ -100,8 +100,8 @@ impl QueueRun {
     }
 
     pub(super) fn job(&self, id: TestId, commit: CommitId, tests: Vec<EntryTest>) -> Result<TestJob, QueueError> {
-        let (repo, own) = (&self.place.repo, (self.settings.logs.as_str(), self.settings.reports.as_str()));
-        let key = ResultKey::new(repo, repo.tree_of(commit)?, &tests, own)?;
+        let repo = &self.place.repo;
+        let key = ResultKey::new(repo, repo.tree_of(commit)?, &tests, &self.settings)?;
         Ok(TestJob { id, commit, tests, key })
     }
 
@@ -150,7 +150,7 @@ impl QueueRun {
         entry.state.is_workable() && entry.together.is_none() && !self.settings.may_test(entry)
     }
 
-    /// Tells what waits for a person while agents are at work: they take long, and only then the run is over.
+    /// Warns early about entries that wait for a person: agents take long, and the run ends after them.
     pub(super) fn tell_waiting(&mut self, entries: &[QueueEntry]) {
         if self.resolvers.is_empty() {
             return;
@@ -170,13 +170,13 @@ impl QueueRun {
         };
         let waits: Vec<String> = entries.iter().filter_map(why).chain(self.outcome.held.clone()).collect();
         for text in waits {
-            if self.told.insert(text.clone()) {
+            if self.warned.insert(text.clone()) {
                 self.place.engine.warn(WarningCode::QueueWaits.with(text));
             }
         }
     }
 
-    /// Tells that the target has an entry.
+    /// Reports that an entry landed.
     pub(super) fn tell_landed(&mut self, entry: QueueEntry) {
         warn_of_edited_tests(&self.place.engine, &self.place.repo, &entry, &self.settings.tests);
         tell_landed(&self.place.engine, &entry);
@@ -184,10 +184,10 @@ impl QueueRun {
     }
 }
 
-/// Tells that the target has an entry.
+/// Reports that an entry landed.
 pub(super) fn tell_landed(engine: &Engine, entry: &QueueEntry) {
     engine.tell(MergeComplete {
-        // What is undone is not the task's work.
+        // A revert is not the task's work.
         task: entry.task.clone().filter(|_| entry.is_repairable()),
         auto: !entry.approved,
         branch: entry.branch.clone(),
@@ -200,7 +200,7 @@ pub(super) fn tell_landed(engine: &Engine, entry: &QueueEntry) {
     });
 }
 
-/// Tells that a person has to decide about an entry.
+/// Reports that a person has to decide on an entry.
 pub(crate) fn tell_escalated(engine: &Engine, entry: &QueueEntry) {
     engine.tell(MergeEscalated {
         task: entry.task.clone().filter(|_| entry.is_repairable()),

@@ -16,8 +16,8 @@ use pleach_core::redact::Redactor;
 pub struct QueueSettings {
     /// The tests merges must pass.
     pub tests: MergeTests,
-    /// The test of what several repositories come to, in the directory that holds all of them; without it, each of them
-    /// is tested for itself.
+    /// The joint test of several repositories, run in the directory that holds them; without it, each is tested on its
+    /// own.
     pub joint_test: Option<EntryTest>,
     /// How long a command that makes derived files may take.
     pub command_limit: Duration,
@@ -33,23 +33,23 @@ pub struct QueueSettings {
     pub logs: String,
     /// The directory of its reports, likewise.
     pub reports: String,
-    /// The agent that resolves conflicts; a person does without it.
+    /// The agent that resolves conflicts; else a person does.
     pub resolver: Option<ResolverSettings>,
-    /// The tests of entries that may run: what others bring waits for approval.
+    /// The approved tests of entries; other tests wait for approval.
     pub approved_tests: BTreeSet<String>,
-    /// What is tried with a conflict before anybody is asked.
+    /// How conflicts are resolved automatically.
     pub tiers: TierOptions,
     /// What happens to a conflict resolved in a file that no test covers.
     pub untested_files: UntestedFiles,
 }
 
 impl QueueSettings {
-    /// Whether everything may run that the tests of an entry are.
+    /// Whether all tests of an entry may run.
     pub(crate) fn may_test(&self, entry: &QueueEntry) -> bool {
         self.tests.always.is_some() || entry.tests.iter().all(|test| self.approved_tests.contains(&test.command))
     }
 
-    /// The same with what was approved as entries have it that hold no secrets.
+    /// The same, also approving the tests as redacted entries have them.
     pub(super) fn approving_without_secrets(mut self, redactor: &Redactor) -> Self {
         let clean: Vec<String> =
             self.approved_tests.iter().map(|command| without_secret_values(command, redactor)).collect();
@@ -57,7 +57,7 @@ impl QueueSettings {
         self
     }
 
-    /// What an entry is tested with, alone. Without any test it lands unverified.
+    /// The tests of an entry alone. Without any it lands unverified.
     pub fn tests_of(&self, entry: &QueueEntry) -> Vec<EntryTest> {
         match entry.together {
             Some(_) => self.joint_tests().of([entry]),
@@ -65,7 +65,7 @@ impl QueueSettings {
         }
     }
 
-    /// The tests of what lands in several repositories together.
+    /// The tests of a joint landing.
     pub(super) fn joint_tests(&self) -> MergeTests {
         let MergeTests { always, usual } = self.tests.clone();
         MergeTests { always: self.joint_test.clone().or(always), usual }
@@ -79,7 +79,7 @@ impl QueueSettings {
 /// The agent that resolves conflicts.
 #[derive(Debug, Clone)]
 pub struct ResolverSettings {
-    /// Who it is; the agent of runs if `None`.
+    /// Its name; `None` for the runs' agent.
     pub agent: Option<String>,
     /// How often it may try.
     pub attempts: u32,

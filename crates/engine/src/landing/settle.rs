@@ -6,7 +6,7 @@ use super::run::QueueRun;
 use super::store::MergeQueue;
 
 impl QueueRun {
-    /// Closes entries that the target has, although nobody could say so any more.
+    /// Closes landed entries that a killed process could not close.
     pub(crate) fn settle(mut self) -> Result<(), QueueError> {
         let (repo, target) = (self.place.repo.clone(), self.place.target.clone());
         let mut queue = MergeQueue::read(&repo, &target)?;

@@ -7,13 +7,13 @@ use pleach_core::queue::QueueEntry;
 /// The commits of a merge.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntrySides {
-    /// What both started from.
+    /// Where the work began.
     pub base: CommitId,
     /// What the entry is merged onto.
     pub onto: CommitId,
     /// The entry's own commit.
     pub head: CommitId,
-    /// What the work was begun on was taken off the target since.
+    /// The work's base was removed from the target since.
     pub is_taken_back: bool,
 }
 
@@ -22,7 +22,7 @@ impl EntrySides {
     pub(super) fn find(repo: &Repo, entry: &QueueEntry, onto: CommitId) -> Result<Option<Self>, git::Error> {
         let Some(shared) = repo.history().merge_base(entry.head, onto)? else { return Ok(None) };
         let base = match entry.base {
-            // What the target had when the work began may have been taken off it since, and is not part of the work.
+            // What the target had when the work began may have been removed from it, and is not part of the work.
             Some(own) if repo.history().is_ancestor(shared, own)? => own,
             _ => shared,
         };

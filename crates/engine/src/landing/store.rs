@@ -17,7 +17,7 @@ use pleach_core::queue::QueueEntry;
 
 const ORDER_FILE: &str = "order.json";
 
-/// How often a change is tried that others outrun.
+/// Attempts at a change that loses races.
 const TRIES: usize = 100;
 
 /// The queue of a target as it was read.
@@ -46,7 +46,7 @@ pub struct QueueChange {
     pub begins: bool,
     /// The target moves in the same transaction, from one commit to another.
     pub target: Option<(CommitId, CommitId)>,
-    /// Other refs that do.
+    /// Other refs to move.
     pub with: Vec<RefUpdate>,
     /// What becomes reachable from the states, beside the work.
     pub keeps: Vec<(EntryId, CommitId)>,
@@ -87,7 +87,7 @@ pub fn queue_targets(repo: &Repo) -> Result<Vec<BranchName>, QueueError> {
 impl MergeQueue {
     /// Reads the queue of a target.
     pub fn read(repo: &Repo, target: &BranchName) -> Result<Self, QueueError> {
-        // An entry may be closed between the list and itself: the list is read again then.
+        // An entry may be closed after the list was read; then the list is read again.
         for _ in 0..TRIES {
             let name = queue_ref(target, "order");
             let order_at = repo.refs().find(&name)?;
@@ -108,7 +108,7 @@ impl MergeQueue {
         Err(QueueError::Contended(target.clone()))
     }
 
-    /// Whether it is still as it was read, by where its refs are: their files are not read again.
+    /// Whether its refs are where they were when it was read; no files are read again.
     pub(super) fn is_current(&self, repo: &Repo) -> Result<bool, QueueError> {
         let entries = self.open.iter().map(|stored| (entry_ref(&self.target, &stored.entry.id), Some(stored.at)));
         for (name, at) in entries.chain([(queue_ref(&self.target, "order"), self.order_at)]) {
@@ -119,7 +119,7 @@ impl MergeQueue {
         Ok(true)
     }
 
-    /// All entries there ever were, oldest first: also those that are closed.
+    /// All entries, open and closed, oldest first.
     pub fn read_all(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEntry>, QueueError> {
         let mut all = Vec::new();
         for (name, at) in repo.refs().list(&queue_ref(target, "entry/"))? {
@@ -143,7 +143,7 @@ impl MergeQueue {
         self.open.iter().map(|stored| stored.entry.clone()).collect()
     }
 
-    /// Makes a change, all of it or, where another process was first, nothing: then the queue has to be read again.
+    /// Applies a change, or nothing if another process was first: then the queue has to be read again.
     pub(super) fn apply(&mut self, repo: &Repo, change: QueueChange, why: &str) -> Result<bool, QueueError> {
         let epoch = if change.begins { self.epoch + 1 } else { self.epoch };
         let mut writer = repo.writer();
@@ -183,7 +183,7 @@ impl MergeQueue {
             return Ok(true);
         }
         let moved = match change.target {
-            Some(step) => git::land::swap_with(repo, &self.target, step, &moves, why)?,
+            Some((from, to)) => git::land::swap_with(repo, &self.target, from, to, &moves, why)?,
             None => match repo.refs().swap_all(&moves, why) {
                 Ok(()) => true,
                 Err(error) => return outrun(error).map(|()| false),
@@ -196,8 +196,8 @@ impl MergeQueue {
     }
 }
 
-/// Changes the queue of a target: reads it, has `make` say what is to change, and tries again where another process was
-/// first. Gives what `make` gave at last.
+/// Changes the queue of a target: reads it, applies the change that `make` returns, and retries if another process was
+/// first. Returns the last value of `make`.
 pub(super) fn change_queue<T>(
     repo: &Repo,
     target: &BranchName,
@@ -206,9 +206,9 @@ pub(super) fn change_queue<T>(
 ) -> Result<T, QueueError> {
     for _ in 0..TRIES {
         let mut queue = MergeQueue::read(repo, target)?;
-        let (change, made) = make(&queue)?;
+        let (change, value) = make(&queue)?;
         if queue.apply(repo, change, why)? {
-            return Ok(made);
+            return Ok(value);
         }
     }
     Err(QueueError::Contended(target.clone()))

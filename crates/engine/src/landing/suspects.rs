@@ -18,13 +18,13 @@ pub(super) struct Suspect {
     pub onto: CommitId,
     /// Those of its tests that the target has to pass as well.
     pub of_target: Vec<EntryTest>,
-    /// What its tests said last.
+    /// Its last test result.
     pub result: TestResult,
     /// They have failed a second time.
     pub is_red_again: bool,
-    /// Whether what its merge is built on passes, if that is known.
+    /// Whether the files without it pass, if known.
     pub passes_without: Option<bool>,
-    /// Whether its branch passes without the target, if that is known.
+    /// Whether its branch passes without the target, if known.
     pub passes_alone: Option<bool>,
 }
 

@@ -18,7 +18,7 @@ use pleach_core::queue::EntryTest;
 pub(super) enum TestId {
     /// The first so many entries of the batch.
     Prefix(usize),
-    /// Once more what made an entry suspect.
+    /// A suspect's merge, once more.
     Again(EntryId),
     /// What the merge of an entry is built on.
     Without(EntryId),
@@ -37,7 +37,7 @@ pub(super) struct TestJob {
     pub key: ResultKey,
 }
 
-/// A test that has ended: its number, what it was, where it ran and what it said.
+/// A test that has ended: its number, its job, its slot and its result.
 type EndedTest = (u64, TestJob, TestSlot, Result<Option<TestResult>, QueueError>);
 
 /// The tests that run, and the slots that are free.
@@ -48,7 +48,7 @@ pub(super) struct TestRuns {
     /// The number of the last slot that was taken.
     last: u32,
     jobs: JoinSet<EndedTest>,
-    /// What is wanted of the tests that run, by their numbers: the same prefix of another batch is another test.
+    /// The running tests that are still wanted, by number: the same prefix of another batch is another test.
     wanted: BTreeMap<u64, (TestId, Canceller)>,
     /// How many tests have run.
     pub count: usize,
@@ -84,16 +84,17 @@ impl TestRuns {
         &mut self,
         commit: CommitId,
         commands: &[String],
-        (rules, limit): (&DerivedRules, Duration),
+        rules: &DerivedRules,
+        limit: Duration,
     ) -> Result<Derivation, QueueError> {
         let mut slot = self.slot()?;
         let stop = self.place.engine.cancel.clone();
         let (canceller, cancel) = stop.child();
-        let made = {
-            let derive = slot.derive(&self.place, commit, commands, (rules, limit), &cancel);
+        let derivation = {
+            let derive = slot.derive(&self.place, commit, commands, rules, limit, &cancel);
             tokio::pin!(derive);
             tokio::select! {
-                made = &mut derive => made,
+                derivation = &mut derive => derivation,
                 () = stop.stopped() => {
                     canceller.kill();
                     derive.await
@@ -101,12 +102,12 @@ impl TestRuns {
             }
         };
         self.free.push(slot);
-        made
+        derivation
     }
 
     /// Stops a test; its result no longer matters.
     pub(super) fn stop(&mut self, id: &TestId) {
-        for (_, (_, canceller)) in self.wanted.extract_if(.., |_, (of, _)| of == id) {
+        for (_, (_, canceller)) in self.wanted.extract_if(.., |_, (test, _)| test == id) {
             canceller.kill();
         }
     }
@@ -123,7 +124,7 @@ impl TestRuns {
             let ended = tokio::select! {
                 ended = self.jobs.join_next() => ended,
                 () = cancel.stopped(), if !self.wanted.is_empty() => {
-                    // Tests change nothing: whoever comes next runs them again.
+                    // Tests change nothing: the next run repeats them.
                     self.stop_all();
                     continue;
                 }
@@ -156,7 +157,7 @@ impl TestRuns {
         }
     }
 
-    /// A free slot. Where something of a killed run still works, another one is taken.
+    /// A free slot. One where processes of a killed run remain is skipped.
     fn slot(&mut self) -> Result<TestSlot, QueueError> {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);

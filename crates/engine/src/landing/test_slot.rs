@@ -29,10 +29,10 @@ pub(super) struct TestSlot {
     worktree: Option<Worktree>,
 }
 
-/// What became of files that commands make.
+/// The result of making derived files.
 #[derive(Debug)]
 pub(super) enum Derivation {
-    /// These files have them.
+    /// The new files.
     Made(TreeId),
     /// A command failed.
     Failed(String),
@@ -74,11 +74,11 @@ impl TestSlot {
         }
         for test in tests {
             let limit = Some(Duration::from_secs(test.timeout));
-            let output = match self.run(place, (&test.command, commit), limit, cancel).await {
+            let output = match self.run(place, &test.command, commit, limit, cancel).await {
                 Ok(output) if output.exit == Exit::Cancelled => return Ok(None),
                 Ok(output) if output.exit == Exit::Code(0) => continue,
                 Ok(output) => output,
-                // A command that leaves processes running has failed itself.
+                // A command that leaves processes running has failed.
                 Err(QueueError::Spawn(error @ SpawnError::Unkillable { .. })) => {
                     return Ok(Some(failed(begun, error.to_string(), String::new())));
                 }
@@ -90,20 +90,21 @@ impl TestSlot {
         Ok(Some(passed(begun)))
     }
 
-    /// Runs commands in the files of a commit, and takes what they make of the files that are theirs.
+    /// Runs commands in the files of a commit, and takes the derived files they write.
     pub(super) async fn derive(
         &mut self,
         place: &TestPlace,
         commit: CommitId,
         commands: &[String],
-        (rules, limit): (&DerivedRules, Duration),
+        rules: &DerivedRules,
+        limit: Duration,
         cancel: &Cancel,
     ) -> Result<Derivation, QueueError> {
         if !self.check_out(place, commit, cancel).await? {
             return Ok(Derivation::Stopped);
         }
         for command in commands {
-            let output = self.run(place, (command, commit), Some(limit), cancel).await?;
+            let output = self.run(place, command, commit, Some(limit), cancel).await?;
             match output.exit {
                 Exit::Code(0) => {}
                 Exit::Cancelled => return Ok(Derivation::Stopped),
@@ -117,11 +118,11 @@ impl TestSlot {
         tokio::task::block_in_place(|| {
             let scan = git::worktree::scan_all(worktree)?;
             let mut writer = place.repo.writer();
-            let made = git::worktree::commit_tree(worktree, &scan, &mut writer, &CommitLimits::NONE)?;
+            let committed = git::worktree::commit_tree(worktree, &scan, &mut writer, &CommitLimits::NONE)?;
             writer.flush()?;
             let mut edits = Vec::new();
-            for path in made.paths.into_iter().filter(|path| rules.command_of(path).is_some()) {
-                edits.push(match place.repo.tree_entry(made.tree, &path)? {
+            for path in committed.paths.into_iter().filter(|path| rules.command_of(path).is_some()) {
+                edits.push(match place.repo.tree_entry(committed.tree, &path)? {
                     Some(entry) => TreeEdit::Put(path, entry.kind, entry.id),
                     None => TreeEdit::Remove(path),
                 });
@@ -132,12 +133,12 @@ impl TestSlot {
         })
     }
 
-    /// Brings the worktree to the files of a commit. False if the setup was stopped.
+    /// Checks out a commit in the worktree. False if the setup was stopped.
     async fn check_out(&mut self, place: &TestPlace, commit: CommitId, cancel: &Cancel) -> Result<bool, QueueError> {
         let repo = &place.repo;
         if self.worktree.is_none() {
-            let made = tokio::task::block_in_place(|| self.open(place, commit))?;
-            self.worktree = Some(made);
+            let opened = tokio::task::block_in_place(|| self.open(place, commit))?;
+            self.worktree = Some(opened);
         }
         let worktree = self.worktree.as_mut().expect("it was just opened");
         tokio::task::block_in_place(|| {
@@ -150,7 +151,7 @@ impl TestSlot {
         place.engine.worktrees.copy_ignored(repo.workdir(), worktree.root())?;
         let setup = place.engine.worktrees.setup.clone();
         if let Some(command) = &setup {
-            let output = self.run(place, (command, commit), None, cancel).await?;
+            let output = self.run(place, command, commit, None, cancel).await?;
             match output.exit {
                 Exit::Code(0) => {}
                 Exit::Cancelled => return Ok(false),
@@ -177,11 +178,12 @@ impl TestSlot {
         Ok(worktree)
     }
 
-    /// Runs a command in the worktree, which has the files of a commit. Takes it for itself, because it must not be looked at meanwhile.
+    /// Runs a command in the worktree, which has the files of a commit. Exclusive: nothing may read it meanwhile.
     async fn run(
         &mut self,
         place: &TestPlace,
-        (command, commit): (&str, CommitId),
+        command: &str,
+        commit: CommitId,
         wall: Option<Duration>,
         cancel: &Cancel,
     ) -> Result<Output, QueueError> {

@@ -18,7 +18,7 @@ pub struct TipTest {
     pub passed: bool,
     /// How the command ended.
     pub exit: String,
-    /// In so many seconds.
+    /// Its seconds.
     pub seconds: u64,
     /// What it printed, if it failed.
     pub log: String,
@@ -33,7 +33,8 @@ impl From<TestResult> for TipTest {
 /// How a test ended on a commit of a target, if that is known. Nothing is run.
 pub fn known_tip_test(
     repo: &Repo,
-    (target, commit): (&BranchName, CommitId),
+    target: &BranchName,
+    commit: CommitId,
     test: &EntryTest,
     settings: &QueueSettings,
 ) -> Result<Option<TipTest>, QueueError> {
@@ -41,11 +42,13 @@ pub fn known_tip_test(
     Ok(results::known(repo, target, &key)?.map(TipTest::from))
 }
 
-/// Runs a test on a commit of a target, and keeps the result for whoever asks. None if it was stopped.
+/// Runs a test on a commit of a target, and stores the result. None if it was stopped.
 pub async fn run_tip_test(
     engine: Arc<Engine>,
-    (repo, repo_name): (Repo, RepoName),
-    (target, commit): (BranchName, CommitId),
+    repo: Repo,
+    repo_name: RepoName,
+    target: BranchName,
+    commit: CommitId,
     test: &EntryTest,
     settings: &QueueSettings,
 ) -> Result<Option<TipTest>, QueueError> {
@@ -65,6 +68,5 @@ pub async fn run_tip_test(
 }
 
 fn key_of(repo: &Repo, commit: CommitId, test: &EntryTest, settings: &QueueSettings) -> Result<ResultKey, QueueError> {
-    let own = (settings.logs.as_str(), settings.reports.as_str());
-    Ok(ResultKey::new(repo, repo.tree_of(commit)?, std::slice::from_ref(test), own)?)
+    Ok(ResultKey::new(repo, repo.tree_of(commit)?, std::slice::from_ref(test), settings)?)
 }

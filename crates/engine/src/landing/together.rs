@@ -1,9 +1,9 @@
 //! Lands a session in all its repositories, or in none: what they come to is merged in each, tested side by side, and
 //! then the targets move one after the other, by name.
 //!
-//! Before the first moves, one record of the session says where all of them go. Should the process die between two
-//! repositories, the next one finds that record and moves the rest: to the commits that were tested, or to new ones where
-//! a target has moved on.
+//! Before the first moves, one record of the session says where all of them go. If the process dies between two
+//! repositories, the next one finds that record and moves the rest: to the tested commits, or to new ones where a target
+//! has moved on.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::merging::conflicted_paths;
 use crate::session::JointFiles;
 use crate::session::resume::{self, RecordedSession};
 use git::Repo;
-use git::record::{Batch, Recorder};
+use git::record::{Batch, ChainEnd, Recorder};
 use git::workspace::{Lock, branch_ref, queue_lock};
 use pleach_core::clock;
 use pleach_core::config::UntestedFiles;
@@ -36,12 +36,12 @@ use pleach_core::state::State;
 /// How often a landing is built again because a target has moved meanwhile.
 const TRIES: usize = 10;
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub enum JointOutcome {
     /// All targets have it.
     Landed(Vec<QueueEntry>),
-    /// The tests fail on what it would come to.
+    /// The tests fail on the merged files.
     Red {
         /// How they ended.
         exit: String,
@@ -57,7 +57,7 @@ pub enum JointOutcome {
         /// The files in conflict.
         conflicts: Vec<ConflictedPath>,
     },
-    /// A checkout holds a target up.
+    /// A checkout blocks a target.
     Held {
         /// The repository.
         repo: RepoName,
@@ -90,25 +90,25 @@ struct PartNow {
     repo: Repo,
     queue: MergeQueue,
     tip: CommitId,
-    /// What is to land; none if the target has it.
+    /// The merge; none if the target has it.
     item: Option<BatchItem>,
 }
 
-/// What the tests of all parts have said.
+/// The test results of all parts.
 struct JointVerdict {
     verdict: TestVerdict,
     /// The branches of the other repositories as they were tested.
     beside: Vec<(RepoName, BranchName, CommitId)>,
 }
 
-/// The files of all repositories: what lands, and what it is tested beside.
+/// The files of all repositories: what lands, and what it is tested with.
 struct FilesOfAll {
     files: Vec<JointFiles>,
     beside: Vec<(RepoName, BranchName, CommitId)>,
 }
 
 impl JointLanding {
-    /// Takes the session and the queues of all targets, and puts the parts into these.
+    /// Locks the session and the queues of all targets, and queues the parts.
     pub fn open(
         engine: Arc<Engine>,
         repos: SessionRepos,
@@ -147,7 +147,7 @@ impl JointLanding {
                 Err(refused) => return Ok(refused),
             };
             if parts.iter().all(|part| part.item.is_none()) {
-                // Whatever has become of the targets since: there is nothing left to test or to move.
+                // Wherever the targets are now, nothing is left to test or to move.
                 tokio::task::block_in_place(|| self.record_landed())?;
                 return Ok(JointOutcome::Landed(Vec::new()));
             }
@@ -174,7 +174,7 @@ impl JointLanding {
         Err(QueueError::Contended(target))
     }
 
-    /// Leaves the entries as they can be taken up again, and forgets a landing that has moved nothing.
+    /// Resets the entries for a retry, and drops a landing that has moved nothing.
     fn leave(&self) -> Result<(), QueueError> {
         for part in &self.parts {
             let repo = repo_of(&self.repos, part);
@@ -202,7 +202,7 @@ impl JointLanding {
         !self.settings.auto_merge_clean && items.any(|item| !item.entry.approved)
     }
 
-    /// Says in the entries what would land, to be approved.
+    /// Records in the entries what would land, for approval.
     fn offer(&self, parts: &mut [PartNow], verdict: &TestVerdict) -> Result<(), QueueError> {
         for part in parts {
             let Some(BatchItem { entry, built, .. }) = part.item.clone() else { continue };
@@ -248,7 +248,7 @@ impl JointLanding {
                     }
                     MergeBuild::Unfit(unfit) => (unfit, Vec::new()),
                 };
-                return self.refuse(&mut now, &entry.id, (why, question), conflicts).map(Err);
+                return self.refuse(&mut now, &entry.id, why, question, conflicts).map(Err);
             }
             parts.push(now);
         }
@@ -260,7 +260,8 @@ impl JointLanding {
         &self,
         part: &mut PartNow,
         id: &EntryId,
-        (why, question): (String, Option<MergeQuestion>),
+        why: String,
+        question: Option<MergeQuestion>,
         conflicts: Vec<ConflictedPath>,
     ) -> Result<JointOutcome, QueueError> {
         let item = part.item.clone();
@@ -274,11 +275,11 @@ impl JointLanding {
         Ok(JointOutcome::Refused { repo: part.part.name.clone(), why, conflicts })
     }
 
-    /// Whether what is to land was tested and decided by a process that was killed while it moved the targets.
+    /// Whether this landing was tested and decided by a process killed while it moved the targets.
     fn is_decided(&self, parts: &[PartNow]) -> Result<bool, QueueError> {
         let (state, _) = self.recorded()?;
         let has_moved = parts.iter().any(|part| part.item.is_none());
-        // A target that has moved is where it was to go and no further, and the others are where they were.
+        // Moved targets are exactly where they were to go, and the others have not moved.
         let is_recorded = |part: &PartNow| {
             let of_part = |landing: &&Landing| landing.repo == part.part.name && landing.target == part.part.target;
             state.landing.iter().find(of_part).is_some_and(|landing| match &part.item {
@@ -289,7 +290,7 @@ impl JointLanding {
         Ok(has_moved && parts.iter().all(is_recorded))
     }
 
-    /// Tests what all parts come to, side by side.
+    /// Tests the merges of all parts, side by side.
     async fn test(&self, parts: &mut [PartNow]) -> Result<Result<JointVerdict, JointOutcome>, QueueError> {
         let tests = joint_tests(&self.settings, parts.iter().filter_map(|part| part.item.as_ref()));
         if let Some(refused) = self.vet(parts, &tests).await? {
@@ -315,7 +316,7 @@ impl JointLanding {
         }
     }
 
-    /// Looks for tests that could tell that a resolved conflict is wrong. Says so if there are none, or if it was stopped.
+    /// Checks that tests would notice a wrong resolution. Returns an outcome if none would, or if it was stopped.
     async fn vet(&self, parts: &mut [PartNow], tests: &[JointTest]) -> Result<Option<JointOutcome>, QueueError> {
         for index in 0..parts.len() {
             let Some(item) = parts[index].item.clone().filter(is_doubtful) else { continue };
@@ -342,8 +343,8 @@ impl JointLanding {
                 (false, false) => uncovered_words(&uncovered),
                 (false, true) => continue,
             };
-            let asked = (why, Some(MergeQuestion::Uncovered));
-            return self.refuse(&mut parts[index], &item.entry.id, asked, Vec::new()).map(Some);
+            let question = Some(MergeQuestion::Uncovered);
+            return self.refuse(&mut parts[index], &item.entry.id, why, question, Vec::new()).map(Some);
         }
         Ok(None)
     }
@@ -353,8 +354,8 @@ impl JointLanding {
         place.run(files, tests).await
     }
 
-    /// The files of all repositories of the session: what lands, and the targets of those where nothing does. One part may
-    /// be tested with another commit.
+    /// The files of all repositories of the session: what lands, and the targets of those where nothing does. One part
+    /// may be tested with another commit.
     fn files(&self, parts: &[PartNow], instead: Option<(&RepoName, CommitId)>) -> Result<FilesOfAll, QueueError> {
         let (state, started) = self.recorded()?;
         let (mut files, mut beside) = (Vec::new(), Vec::new());
@@ -377,7 +378,7 @@ impl JointLanding {
         Ok(FilesOfAll { files, beside })
     }
 
-    /// Moves the targets. None if one has moved by itself, and everything has to be looked at again.
+    /// Moves the targets. None if one moved meanwhile, and everything has to be read again.
     fn move_all(&self, parts: &mut [PartNow], tested: &JointVerdict) -> Result<Option<JointOutcome>, QueueError> {
         let JointVerdict { verdict, beside } = tested;
         for (name, branch, commit) in beside {
@@ -400,14 +401,14 @@ impl JointLanding {
                 }
             }
         }
-        // It is said for all of them where they go, also where nothing moves any more.
+        // The record names all targets, also those that need not move.
         let moves = parts.iter().map(|part| {
             let (repo, target) = (part.part.name.clone(), part.part.target.clone());
             let to = part.item.as_ref().map_or(part.tip, |item| item.built.commit);
             Landing { repo, target, from: part.tip, to, extra: Default::default() }.into()
         });
         mark(self.repos.record(), &self.session)?;
-        // From here on all of them move, whatever happens to this process.
+        // From here on all targets move, even if this process dies.
         self.record("land", moves.collect())?;
         let (mut landed, mut moved) = (Vec::new(), done);
         for part in parts.iter_mut() {
@@ -461,9 +462,9 @@ impl JointLanding {
         for event in &events {
             state.apply(event).map_err(crate::env::Error::from)?;
         }
-        let newest = (history.first, history.tip, state.messages);
+        let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
         let redactor = self.engine.redactor.clone();
-        let mut recorder = Recorder::resume(repo.clone(), self.session.clone(), history.context, redactor, newest);
+        let mut recorder = Recorder::resume(repo.clone(), self.session.clone(), history.context, redactor, end);
         let batch = Batch { summary: summary.to_owned(), events, ..Batch::default() };
         recorder.append(repo.writer(), &batch).map_err(crate::env::Error::from)?;
         Ok(())

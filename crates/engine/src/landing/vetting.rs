@@ -15,8 +15,8 @@ use pleach_core::queue::{EntryTest, MergeQuestion};
 use pleach_core::text::named;
 
 impl QueueRun {
-    /// Whether an agent may resolve the conflict of an entry: there is one, it has not tried too often, and a test would
-    /// tell if it was wrong.
+    /// Whether an agent may resolve an entry's conflict: one is set, it has attempts left, and a test would notice a
+    /// mistake.
     pub(super) fn may_resolve(&self, queue: &MergeQueue, id: &EntryId) -> bool {
         let Some(resolver) = &self.settings.resolver else { return false };
         let is_fit = |tries: u32, tests: &[EntryTest]| tries < resolver.attempts && !tests.is_empty();
@@ -53,7 +53,7 @@ impl QueueRun {
         self.ask_of_coverage(queue, item, &uncovered_words(&uncovered))
     }
 
-    /// Hands a merge to a person, with what they need to see of it.
+    /// Hands a merge to a person, with what they need to decide.
     fn ask_of_coverage(&mut self, queue: &mut MergeQueue, item: &BatchItem, why: &str) -> Result<bool, QueueError> {
         self.escalate(queue, &item.entry.id, why, |entry| {
             item.built.show_in(entry);
@@ -72,12 +72,11 @@ impl QueueRun {
         let repo = self.place.repo.clone();
         let Some(commit) = emptied(&repo, item, path)? else { return Ok(Some(true)) };
         let Some(file) = repo.tree_entry(item.built.tree, path)? else { return Ok(Some(true)) };
-        // Known by the file alone: what is beside it changes with every merge.
+        // Cached by this file alone: the others change with every merge.
         let mut writer = repo.writer();
         let alone = writer.tree(None, &[TreeEdit::Put(path.clone(), EntryKind::File, file.id)])?;
         writer.flush()?;
-        let own = (self.settings.logs.as_str(), self.settings.reports.as_str());
-        let key = ResultKey::new(&repo, alone, tests, own)?.of_coverage();
+        let key = ResultKey::new(&repo, alone, tests, &self.settings)?.of_coverage();
         if let Some(known) = results::known(&repo, &self.place.target, &key)? {
             return Ok(Some(!known.passed));
         }
@@ -90,7 +89,7 @@ impl QueueRun {
 /// Why a resolved conflict does not land without tests.
 pub(super) const NO_TEST: &str = "its conflict was resolved, but there is no test that could tell whether rightly";
 
-/// Why a resolved conflict does not land that no test covers.
+/// Why an uncovered resolution does not land.
 pub(super) fn uncovered_words(paths: &[RepoPath]) -> String {
     format!(
         "no test covers {}, where a conflict was resolved; agree with `pleach merge approve`, or set \
@@ -99,8 +98,8 @@ pub(super) fn uncovered_words(paths: &[RepoPath]) -> String {
     )
 }
 
-/// Whether a merge needs a test that could tell that it is wrong: git did not make it alone, nor did a person, and nobody
-/// has agreed to it.
+/// Whether a merge needs a test that would notice a mistake: neither git alone nor a person made it, and nobody
+/// accepted it.
 pub(super) fn is_doubtful(item: &BatchItem) -> bool {
     let tier = item.built.origin.tier;
     tier > Tier::Clean && tier != Tier::Person && !item.entry.accepted.contains(&MergeQuestion::Uncovered)
@@ -108,13 +107,14 @@ pub(super) fn is_doubtful(item: &BatchItem) -> bool {
 
 /// The files that a test must cover.
 pub(super) fn to_cover(item: &BatchItem) -> Vec<RepoPath> {
-    // The tests tell the files of a repair from those before it: they failed there.
-    let repair = item.entry.resolution.as_ref().filter(|made| made.repairs);
-    let repaired: Vec<RepoPath> = repair.into_iter().flat_map(|made| made.resolved()).map(|hunk| hunk.path).collect();
+    // Tests cover the files of a repair: they failed before it.
+    let repair = item.entry.resolution.as_ref().filter(|resolution| resolution.repairs);
+    let repaired: Vec<RepoPath> =
+        repair.into_iter().flat_map(|resolution| resolution.resolved()).map(|hunk| hunk.path).collect();
     guessed(&item.built.origin.resolved).into_iter().filter(|path| !repaired.contains(path)).collect()
 }
 
-/// A merge without the content of a file, on which the tests fail that cover it. None if it has no such file.
+/// A merge with one file emptied, so that tests that cover it fail. None if it has no such file.
 pub(super) fn emptied(repo: &Repo, item: &BatchItem, path: &RepoPath) -> Result<Option<CommitId>, QueueError> {
     let Some(file) = repo.tree_entry(item.built.tree, path)? else { return Ok(None) };
     let mut writer = repo.writer();
@@ -132,7 +132,7 @@ pub(super) fn emptied(repo: &Repo, item: &BatchItem, path: &RepoPath) -> Result<
     Ok(Some(commit))
 }
 
-/// The files in which a conflict was resolved by what may be wrong.
+/// The files with a resolution that may be wrong.
 fn guessed(resolved: &[ResolvedHunk]) -> Vec<RepoPath> {
     let is_guess = |hunk: &&ResolvedHunk| matches!(hunk.source, Tier::Tokens | Tier::Structural | Tier::Agent);
     let mut paths: Vec<RepoPath> = resolved.iter().filter(is_guess).map(|hunk| hunk.path.clone()).collect();

@@ -74,7 +74,7 @@ pub(crate) fn merge_side(
         return Ok(MergeProgress::Derive(Box::new(tried)));
     }
     let tree = tried.tree;
-    Ok(MergeProgress::Ended(merge_resolved(repo, ours, side, (tried, tree), DerivedRules::default())?))
+    Ok(MergeProgress::Ended(merge_resolved(repo, ours, side, tried, tree, DerivedRules::default())?))
 }
 
 /// Merges a side into `ours` with files of which something was resolved, and those of these rules made by commands.
@@ -82,7 +82,8 @@ pub(crate) fn merge_resolved(
     repo: &Repo,
     ours: CommitId,
     side: &MergeSide,
-    (tried, tree): (TierResult, TreeId),
+    tried: TierResult,
+    tree: TreeId,
     derived: DerivedRules,
 ) -> Result<MergeResult, workspace::Error> {
     let origin = MergeOrigin { tier: tried.tier, resolved: tried.resolved };

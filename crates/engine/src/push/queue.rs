@@ -427,13 +427,13 @@ impl PushOwner {
         if self.done.is_none() {
             return;
         }
-        let of = |(name, queue): (&RepoName, &RemoteQueue)| {
+        let failure = |(name, queue): (&RepoName, &RemoteQueue)| {
             let (refs, names) = (queue.schedule.pending(), queue.schedule.names.clone());
             let named = names.named(&self.session, &refs);
             let verdict = PushVerdict::Failed { why: "it was given up".into(), advice: String::new(), is_silent: true };
             PushResult { repo_name: name.clone(), refs, names, named, verdict, tried_branches: false }
         };
-        let left: Vec<PushResult> = self.remotes.iter().map(of).filter(|left| !left.refs.is_empty()).collect();
+        let left: Vec<PushResult> = self.remotes.iter().map(failure).filter(|left| !left.refs.is_empty()).collect();
         left.into_iter().for_each(|left| self.failed(left));
     }
 
@@ -443,14 +443,14 @@ impl PushOwner {
     }
 
     fn tell(&self, event: impl Into<Event>) {
-        self.engine.tell_under_way((&self.session, &record::root()), event);
+        self.engine.tell_under_way(&self.session, &record::root(), event);
     }
 
     /// Keeps what the remotes have.
     fn keep(&self) {
         let waits_for = |name: &RepoName| if *name == self.record { self.waits_for() } else { Vec::new() };
-        let of = |(name, queue): (&RepoName, &RemoteQueue)| (name.clone(), queue.state(waits_for(name)));
-        let repos = self.remotes.iter().map(of).collect();
+        let remote_state = |(name, queue): (&RepoName, &RemoteQueue)| (name.clone(), queue.state(waits_for(name)));
+        let repos = self.remotes.iter().map(remote_state).collect();
         // It is a help alone: the remote knows what it has.
         let _ = PushState { repos }.write(&self.common_dir, &self.session);
     }

@@ -123,12 +123,10 @@ pub fn prepare_removal(
     let others = KnownWork::elsewhere(repo, repos, id, copied_in)?;
     let name = (!others.is_empty()).then(|| repos.record_name().clone());
     let goes_on = known.goes_on.clone();
-    let mut parts = vec![RepoRemoval::prepare((name, repo), id, &known, &records, &mut obstacles)?];
+    let mut parts = vec![RepoRemoval::prepare(name, repo, id, &known, &records, &mut obstacles)?];
     for (name, known) in others {
         match repos.get(&name) {
-            Some(repo) => {
-                parts.push(RepoRemoval::prepare((Some(name), repo), id, &known, &Vec::new(), &mut obstacles)?)
-            }
+            Some(repo) => parts.push(RepoRemoval::prepare(Some(name), repo, id, &known, &Vec::new(), &mut obstacles)?),
             None => obstacles.push(Obstacle::RepoMissing { repo: name }),
         }
     }
@@ -147,7 +145,8 @@ pub fn prepare_removal(
 
 impl RepoRemoval {
     fn prepare(
-        (name, repo): (Option<RepoName>, &Repo),
+        name: Option<RepoName>,
+        repo: &Repo,
         id: &SessionId,
         known: &KnownWork,
         records: &RecordRefs,

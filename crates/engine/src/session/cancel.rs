@@ -9,7 +9,7 @@ use super::resume::{RecordedSession, find, read};
 use super::task::TaskSlot;
 use crate::env::{Error, Locks, lock_name};
 use git::Repo;
-use git::record::{Batch, History, Recorder};
+use git::record::{Batch, ChainEnd, History, Recorder};
 use git::workspace::{Lock, LockError, LockHolder, StopRequest};
 use pleach_core::clock;
 use pleach_core::event::{Event, PipelineCancelled, Recorded};
@@ -43,11 +43,11 @@ pub fn cancel_session(
     let mut waits = [(StopRequest::Cancel, grace), (StopRequest::CancelNow, LAST_WAIT)].into_iter().peekable();
     let mut until = Instant::now();
     let mut unknown_since = None;
-    let mut told = false;
+    let mut signalled = false;
     loop {
         let held = match cancel(repo, redactor, id) {
             Err(Error::Lock(held @ LockError::Held { .. })) => held,
-            Err(over @ Error::Over { .. }) if told => return recorded_end(repo, id)?.ok_or(over),
+            Err(over @ Error::Over { .. }) if signalled => return recorded_end(repo, id)?.ok_or(over),
             other => return other,
         };
         if Instant::now() >= until {
@@ -62,7 +62,7 @@ pub fn cancel_session(
                     StopRequest::forget(common, &name);
                     return Err(held.into());
                 };
-                told |= holder.is_some();
+                signalled |= holder.is_some();
                 holder.iter().for_each(&mut *asked);
                 until = Instant::now() + wait;
                 unknown_since = None;
@@ -101,8 +101,8 @@ fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: RecordedSessi
     let RecordedSession { history, mut state, .. } = found;
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;
-    let newest = (history.first, history.tip, state.messages);
-    let mut recorder = Recorder::resume(repo.clone(), id.clone(), history.context, redactor.clone(), newest);
+    let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
+    let mut recorder = Recorder::resume(repo.clone(), id.clone(), history.context, redactor.clone(), end);
     let batch = Batch { summary: "cancel".into(), events: vec![cancelled.clone()], ..Batch::default() };
     recorder.append(repo.writer(), &batch)?;
     Ok(cancelled)

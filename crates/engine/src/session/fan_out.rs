@@ -71,8 +71,8 @@ pub(super) fn begin(context: &mut Context, node: &Node, visit: &Visit, continues
     recording::record(context, batch, events, at)?;
     let record = begin_node::newest_record(context);
     let children = forks.into_iter().zip(locks).map(|(fork, lock)| {
-        let told = Recorded { at, event: fork.into() };
-        begin_fork(context, ForkOrigin { record, told, state: State::clone(&context.state) }, lock)
+        let fork_event = Recorded { at, event: fork.into() };
+        begin_fork(context, ForkOrigin { record, fork_event, state: State::clone(&context.state) }, lock)
     });
     Ok(FanOutBegin::Forked(children.collect::<Result<_, _>>()?))
 }
@@ -270,12 +270,12 @@ fn closed_branches(context: &Context, fan_out: &FanOut) -> Result<Vec<(ContextId
         fan_out.branches.iter().filter(|branch| !branch.of.read_only).cloned().collect()
     };
     let (mut next, mut found) = (writing(fan_out), Vec::new());
-    while let Some(Branch { of, ended }) = next.pop() {
+    while let Some(Branch { of: branch, ended }) = next.pop() {
         if let Some(ended) = ended.filter(|ended| !ended.stopped) {
-            found.push((of.context, ended.work));
+            found.push((branch.context, ended.work));
             continue;
         }
-        let history = match History::newest_in(&context.repo, &context.plan.id, &of.context) {
+        let history = match History::newest_in(&context.repo, &context.plan.id, &branch.context) {
             Ok(history) => history,
             // It was forked and never started.
             Err(record::Error::Missing { .. }) => continue,
@@ -283,7 +283,7 @@ fn closed_branches(context: &Context, fan_out: &FanOut) -> Result<Vec<(ContextId
         };
         let state = recorded_state(&history, &context.plan.pipeline)?;
         next.extend(state.fan_out.iter().filter(|inner| !inner.is_over).flat_map(writing));
-        found.push((of.context, state.work));
+        found.push((branch.context, state.work));
     }
     Ok(found)
 }

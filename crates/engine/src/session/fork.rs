@@ -9,7 +9,7 @@ use super::context::{Context, OpenedContext};
 use crate::env::{Error, worktree_lock};
 use crate::push::RefNote;
 use crate::view::recorded_state;
-use git::record::{self, Batch, History, Recorder};
+use git::record::{self, Batch, ChainEnd, History, Recorder};
 use git::workspace::Lock;
 use pleach_core::event::{ContextForked, Event, Recorded};
 use pleach_core::ids::{CommitId, ContextId};
@@ -18,7 +18,7 @@ use pleach_core::state::{FanOut, State};
 /// Where a context starts: the record of the fork, and the state folded up to it.
 pub(super) struct ForkOrigin {
     pub record: CommitId,
-    pub told: Recorded,
+    pub fork_event: Recorded,
     pub state: State,
 }
 
@@ -74,9 +74,9 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
         Ok(history) => {
             let state = recorded_state(&history, &session.plan.pipeline)?;
             session.plan.push.note(session.plan.work_in_others(&state));
-            let newest = (history.first, history.tip, state.messages);
+            let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
             let (repo, redactor) = (session.repo.clone(), session.engine.redactor.clone());
-            let recorder = Recorder::resume(repo, session.plan.id.clone(), fork.context.clone(), redactor, newest);
+            let recorder = Recorder::resume(repo, session.plan.id.clone(), fork.context.clone(), redactor, end);
             let task = session.plan.started.task.as_ref().map(|task| task.id.clone());
             let events = history.events().count();
             Ok(session.new_context(OpenedContext {
@@ -102,12 +102,12 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
 fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<ForkOrigin, Error> {
     let mut state = State::new(session.plan.start_node.clone());
     for record in &history.records {
-        for told in &record.events {
-            state.apply(told)?;
+        for event in &record.events {
+            state.apply(event)?;
         }
-        let told = record.events.iter().find(|told| told.event == Event::from(fork.clone()));
-        if let Some(told) = told.filter(|_| record.context == fork.from) {
-            return Ok(ForkOrigin { record: record.commit, told: told.clone(), state });
+        let fork_event = record.events.iter().find(|recorded| recorded.event == Event::from(fork.clone()));
+        if let Some(fork_event) = fork_event.filter(|_| record.context == fork.from) {
+            return Ok(ForkOrigin { record: record.commit, fork_event: fork_event.clone(), state });
         }
     }
     let why = format!("context `{}` is in no record", fork.context);
@@ -117,14 +117,14 @@ fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<
 /// Writes the first record of a context. Text and date come from its parent's record, so that it is the same whenever
 /// it is written.
 pub(super) fn begin_fork(parent: &Context, origin: ForkOrigin, lock: Lock) -> Result<Context, Error> {
-    let ForkOrigin { record, told, mut state } = origin;
+    let ForkOrigin { record, fork_event, mut state } = origin;
     let messages = state.messages;
-    state.apply(&told)?;
-    let mut recorder = parent.recorder.fork(state.id.clone(), (record, messages));
+    state.apply(&fork_event)?;
+    let mut recorder = parent.recorder.fork(state.id.clone(), record, messages);
     let batch = Batch {
         summary: format!("fork {} from {}", state.id, parent.id),
         work: state.base.get(parent.plan.repos.record_name()).copied().into_iter().collect(),
-        events: vec![told],
+        events: vec![fork_event],
         ..Batch::default()
     };
     let first = recorder.append(parent.repo.writer(), &batch)?;

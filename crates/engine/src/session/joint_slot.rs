@@ -74,22 +74,22 @@ impl JointSlot {
         engine.check_places(repos)?;
         let root = root_of(&engine, repos, session);
         let mut copies = Vec::new();
-        for of in files {
-            engine.worktrees.hide_base(&of.repo)?;
-            let rules = engine.worktrees.left_out(&of.repo, of.commit)?;
-            let path = root.join(of.name.as_str());
-            let mut worktree = git::worktree::open_or_repair(&of.repo, &path, of.commit, &rules, true)?;
+        for repo_files in files {
+            engine.worktrees.hide_base(&repo_files.repo)?;
+            let rules = engine.worktrees.left_out(&repo_files.repo, repo_files.commit)?;
+            let path = root.join(repo_files.name.as_str());
+            let mut worktree = git::worktree::open_or_repair(&repo_files.repo, &path, repo_files.commit, &rules, true)?;
             worktree.exclude(&engine.worktrees.never_commit());
-            git::worktree::reset_to(&mut worktree, of.commit, of.repo.tree_of(of.commit)?)?;
-            copies.push((of, worktree));
+            git::worktree::reset_to(&mut worktree, repo_files.commit, repo_files.repo.tree_of(repo_files.commit)?)?;
+            copies.push((repo_files, worktree));
         }
         Ok(Self { engine, session: session.clone(), root, lock, copies })
     }
 
     /// Removes the worktrees. One that cannot be removed is found by `pleach worktree prune`.
     pub(crate) fn remove(self) {
-        for (of, worktree) in &self.copies {
-            let _ = git::worktree::remove(&of.repo, worktree.root());
+        for (repo_files, worktree) in &self.copies {
+            let _ = git::worktree::remove(&repo_files.repo, worktree.root());
         }
         remove_empty(&self.root);
         let _ = self.lock.remove();
@@ -119,8 +119,8 @@ impl JointSlot {
     pub(crate) async fn set_up(&mut self, cancel: &Cancel) -> Result<bool, Error> {
         let setup = self.engine.worktrees.setup.clone();
         for index in 0..self.copies.len() {
-            let (of, worktree) = &self.copies[index];
-            self.engine.worktrees.copy_ignored(of.repo.workdir(), worktree.root())?;
+            let (repo_files, worktree) = &self.copies[index];
+            self.engine.worktrees.copy_ignored(repo_files.repo.workdir(), worktree.root())?;
             let Some(command) = &setup else { continue };
             let dir = worktree.root().to_owned();
             let spec = JointCommand { env: git_variables("setup", &dir), dir, wall: None, output: OUTPUT_KEPT };
@@ -162,7 +162,7 @@ impl JointSlot {
             let own: Vec<PathBuf> = scratch.iter().map(|scratch| scratch.path().to_owned()).collect();
             let worktrees: Vec<_> =
                 self.copies.iter().flat_map(|(_, worktree)| [worktree.root(), worktree.git_dir()]).collect();
-            let repositories: Vec<_> = self.copies.iter().map(|(of, _)| of.repo.common_dir()).collect();
+            let repositories: Vec<_> = self.copies.iter().map(|(repo_files, _)| repo_files.repo.common_dir()).collect();
             let scope = SandboxScope { worktrees: &worktrees, repositories: &repositories, own: &own };
             Arc::new(policy.of_command(scope).with_read([self.root.clone()]))
         });
@@ -173,11 +173,11 @@ impl JointSlot {
     }
 
     fn contexts(&self) -> Vec<RepoContext> {
-        let context = |(of, worktree): &(JointFiles, Worktree)| RepoContext {
-            name: of.name.clone(),
+        let context = |(repo_files, worktree): &(JointFiles, Worktree)| RepoContext {
+            name: repo_files.name.clone(),
             path: worktree.root().to_owned(),
-            branch: of.branch.clone(),
-            commit: of.commit,
+            branch: repo_files.branch.clone(),
+            commit: repo_files.commit,
             dirty: false,
             writable: true,
         };

@@ -28,16 +28,16 @@ pub fn pause_session(
 ) -> Result<bool, Error> {
     let (common, name) = (repo.common_dir(), lock_name(id));
     let begun = Instant::now();
-    let (mut told, mut cut_short) = (false, None::<Instant>);
+    let (mut signalled, mut cut_short) = (false, None::<Instant>);
     while let Some(holder) = Lock::holder(common, &name) {
         let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
-        let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
+        let is_due = signalled && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
         // A process that takes the lock drops requests to its predecessor, and may have dropped this one.
-        let is_lost = told && StopRequest::read(common, &name).is_none();
-        let wish = match (told, is_due) {
+        let is_lost = signalled && StopRequest::read(common, &name).is_none();
+        let wish = match (signalled, is_due) {
             (true, true) => Some(StopRequest::PauseNow),
             _ if is_lost && cut_short.is_some() => Some(StopRequest::PauseNow),
-            _ if !told || is_lost => Some(StopRequest::Pause),
+            _ if !signalled || is_lost => Some(StopRequest::Pause),
             _ => None,
         };
         if let Some(wish) = wish {
@@ -46,7 +46,7 @@ pub fn pause_session(
                     asked(&holder);
                 }
                 cut_short = cut_short.or(is_due.then(Instant::now));
-                told = true;
+                signalled = true;
             } else if begun.elapsed() > UNKNOWN_WAIT {
                 StopRequest::forget(common, &name);
                 return Err(held().into());
@@ -59,5 +59,5 @@ pub fn pause_session(
         std::thread::sleep(LOOK);
     }
     StopRequest::forget(common, &name);
-    Ok(told)
+    Ok(signalled)
 }

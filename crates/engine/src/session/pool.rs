@@ -68,16 +68,16 @@ fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, 
 /// Removes the worktrees of a session if all their content is on branches. Returns whether they were removed.
 fn remove_clean(repos: &SessionRepos, summary: &Summary, root: &Path) -> Result<bool, RemoveError> {
     let mut clean: Vec<(&Repo, PathBuf)> = Vec::new();
-    for of in summary.repos() {
+    for repo_work in summary.repos() {
         let (repo, path) = if summary.started.has_several_repos() {
-            (repos.get(of.repo), root.join(of.repo.as_str()))
+            (repos.get(repo_work.repo), root.join(repo_work.repo.as_str()))
         } else {
             (Some(repos.record()), root.to_owned())
         };
-        let (Some(repo), Some(work)) = (repo, of.work) else { return Ok(false) };
+        let (Some(repo), Some(work)) = (repo, repo_work.work) else { return Ok(false) };
         let mut obstacles = Vec::new();
         if !path.is_dir()
-            || !is_on_a_branch(repo, &of, work)?
+            || !is_on_a_branch(repo, &repo_work, work)?
             || uncommitted(repo, Some(work), &copied_in(summary), &path, &mut obstacles)?.is_some()
             || !obstacles.is_empty()
         {
@@ -93,8 +93,8 @@ fn remove_clean(repos: &SessionRepos, summary: &Summary, root: &Path) -> Result<
 }
 
 /// Whether a commit is on a branch: the session's own, or one it was merged into.
-fn is_on_a_branch(repo: &Repo, of: &RepoWork<'_>, commit: CommitId) -> Result<bool, git::Error> {
-    if let Some(at) = repo.refs().find(&branch_ref(of.branch))? {
+fn is_on_a_branch(repo: &Repo, repo_work: &RepoWork<'_>, commit: CommitId) -> Result<bool, git::Error> {
+    if let Some(at) = repo.refs().find(&branch_ref(repo_work.branch))? {
         return repo.history().is_ancestor(commit, at);
     }
     let all = repo.refs().list_unpeeled("refs/heads/")?.into_iter().filter_map(|(_, at)| at);

@@ -116,27 +116,27 @@ pub(crate) struct Telling<'a> {
 
 /// The text before a node's prompt, and the nodes whose files it names.
 pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Telling<'_>) -> (String, Vec<NodeId>) {
-    let mut told = PreambleText::default();
+    let mut preamble = PreambleText::default();
     if !pipeline.goal.is_empty() && (how.fidelity != Fidelity::Full || !results.is_empty()) {
-        let _ = writeln!(told.text, "Goal: {}", pipeline.goal);
+        let _ = writeln!(preamble.text, "Goal: {}", pipeline.goal);
     }
     let answers = |tokens: usize, text: &str| (tokens * CHARS_PER_TOKEN).saturating_sub(text.chars().count());
     match how.fidelity {
         Fidelity::Truncate => {
-            let _ = writeln!(told.text, "Run: {}", how.session);
+            let _ = writeln!(preamble.text, "Run: {}", how.session);
         }
         // The conversation itself covers everything that is not among the results.
         Fidelity::Full if results.is_empty() => {}
-        Fidelity::Full | Fidelity::Compact => told.so_far(state, results, |_| COMPACT_ANSWERS),
-        Fidelity::SummaryLow => told.so_far(state, results, |text| answers(600, text)),
-        Fidelity::SummaryMedium => told.so_far(state, results, |text| answers(1_500, text)),
-        Fidelity::SummaryHigh => told.so_far(state, results, |text| answers(3_000, text)),
+        Fidelity::Full | Fidelity::Compact => preamble.so_far(state, results, |_| COMPACT_ANSWERS),
+        Fidelity::SummaryLow => preamble.so_far(state, results, |text| answers(600, text)),
+        Fidelity::SummaryMedium => preamble.so_far(state, results, |text| answers(1_500, text)),
+        Fidelity::SummaryHigh => preamble.so_far(state, results, |text| answers(3_000, text)),
     }
-    told.text.extend(person(state));
+    preamble.text.extend(person(state));
     for result in results.iter().filter(|result| result.is_failed_command()) {
-        told.failed_command(result, how.output_chars);
+        preamble.failed_command(result, how.output_chars);
     }
-    (told.text, told.files)
+    (preamble.text, preamble.files)
 }
 
 /// A person's text or comment at the newest gate. It is included in full at every fidelity: it is short, and meant for
@@ -268,7 +268,7 @@ mod tests {
         NodeResult { outcome: Outcome::fail("exit 2"), command, ..result(id, output) }
     }
 
-    fn told(fidelity: Fidelity, results: &[NodeResult]) -> (String, Vec<String>) {
+    fn preamble(fidelity: Fidelity, results: &[NodeResult]) -> (String, Vec<String>) {
         let (pipeline, _) = pleach_core::plan::load("digraph g { goal=\"win\" }", &Default::default(), &[]);
         let state = State::new(NodeId::new("start").unwrap());
         let session = SessionId::new("abcdefgh").unwrap();
@@ -290,7 +290,7 @@ mod tests {
     fn every_mode_shows_head_and_tail_of_a_failed_command() {
         let output: String = (1..=2_000).map(|line| format!("line {line}\n")).collect();
         for fidelity in ALL {
-            let (text, files) = told(fidelity, &[failed("test", &output)]);
+            let (text, files) = preamble(fidelity, &[failed("test", &output)]);
             assert!(text.contains("The command of `test` failed (exit 2):\n$ make test\nline 1\n"), "{text}");
             assert!(text.contains("\nline 10\n[… ") && !text.contains("\nline 11\n"), "{text}");
             assert!(text.ends_with("\nline 2000\nThe whole output is in /run/test\n"), "{text}");
@@ -319,21 +319,21 @@ mod tests {
             (Fidelity::SummaryLow, 3_000),
             (Fidelity::SummaryHigh, 13_000),
         ] {
-            let (text, files) = told(fidelity, &results);
+            let (text, files) = preamble(fidelity, &results);
             let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
             assert!(at("- REVIEW (review): success\n  Too long.\n") < at("- BUILD (build): success\n  word"));
             assert!(at("- BUILD") < at("- PLAN (plan): success\n  word") && text.starts_with("Goal: win\nSo far"));
             assert_eq!(files, ["build", "plan"], "what is cut can be read");
             assert!(text.chars().count() < most, "{}", text.chars().count());
         }
-        assert_eq!(told(Fidelity::Truncate, &results).0, "Goal: win\nRun: abcdefgh\n");
-        assert_eq!(told(Fidelity::Full, &[]).0, "", "the conversation has it");
+        assert_eq!(preamble(Fidelity::Truncate, &results).0, "Goal: win\nRun: abcdefgh\n");
+        assert_eq!(preamble(Fidelity::Full, &[]).0, "", "the conversation has it");
     }
 
     #[test]
     fn a_reason_stands_beside_the_outcome() {
         let rejected = Outcome { notes: Some("no test".into()), ..Outcome::of(Status::PartialSuccess) };
-        let (text, _) = told(Fidelity::Compact, &[NodeResult { outcome: rejected, ..result("review", "") }]);
+        let (text, _) = preamble(Fidelity::Compact, &[NodeResult { outcome: rejected, ..result("review", "") }]);
         assert!(text.contains("- REVIEW (review): partial_success: no test\n"), "{text}");
     }
 }

@@ -263,7 +263,7 @@ impl<'a> Pump<'a> {
             return Ok(());
         }
         let verdict = spending::verdict(self.session, over);
-        let (at, told) = ((node.clone(), visit.clone()), conversation.clone());
+        let (at, node_conversation) = ((node.clone(), visit.clone()), conversation.clone());
         let is_fan_out = self.session.engine.is_fan_out(&node);
         let begun = Instant::now();
         self.running.insert(id.clone(), Begins { node, visit, conversation, worker: None, is_fan_out, begun });
@@ -271,9 +271,9 @@ impl<'a> Pump<'a> {
             self.away(id, move |context| fan_out::begin(context, &at.0, &at.1, continues).map(AwayResult::FannedOut));
             return Ok(());
         }
-        let limits = (allowance, verdict);
         self.away(id, move |context| {
-            begin_node::begin(context, &at.0, &at.1, continues, &told, limits).map(AwayResult::Begun)
+            begin_node::begin(context, &at.0, &at.1, continues, &node_conversation, allowance, verdict)
+                .map(AwayResult::Begun)
         });
         Ok(())
     }
@@ -325,7 +325,7 @@ impl<'a> Pump<'a> {
         {
             self.go_on(&id, after)?;
         }
-        let early = self.early.iter().position(|(of, _)| self.session.is_here(of));
+        let early = self.early.iter().position(|(early_id, _)| self.session.is_here(early_id));
         match early.and_then(|at| self.early.remove(at)) {
             Some((id, report)) => self.take_in(&id, report),
             None => Ok(()),
@@ -425,8 +425,8 @@ impl<'a> Pump<'a> {
         let shared = parent.workspace.as_ref().filter(|_| is_shared).map(Workspace::share).transpose()?;
         let mut context = self.session.take(id);
         self.jobs.spawn(async move {
-            let made = worktrees::begin_branch(&mut context, node, shared).await;
-            let done = match made {
+            let begun = worktrees::begin_branch(&mut context, node, shared).await;
+            let done = match begun {
                 Ok(()) => Ok(AwayResult::Made),
                 Err(Error::Interrupted { .. }) => Ok(AwayResult::Interrupted),
                 Err(error) => Err(error),

@@ -10,7 +10,7 @@ use super::{Session, fan_out, fork, session};
 use crate::env::{Engine, Error, Locks, SessionRepos};
 use crate::view::{recorded_pipeline, recorded_state};
 use git::Repo;
-use git::record::{Batch, History, Recorder};
+use git::record::{Batch, ChainEnd, History, Recorder};
 use git::workspace::FIRST_SLOT;
 use pleach_core::clock;
 use pleach_core::event::Resumed;
@@ -131,9 +131,9 @@ pub(super) fn open_recorded(
     let RecordedSession { history, pipeline, state } = found;
     let repo = repos.record().clone();
     let id = history.session.clone();
-    let newest = (history.first, history.tip, state.messages);
+    let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
     let context = history.context.clone();
-    let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), newest);
+    let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), end);
     let events = history.events().count();
     let started = history.started;
     let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
@@ -143,7 +143,7 @@ pub(super) fn open_recorded(
     let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
     let plan = SessionPlan::new(id, started, pipeline, repos, job, registered.cancel.clone())?;
     let plan = SessionPlan { slot, ..plan };
-    let mut session = Session::new((engine, registered), repo, plan, session, opened);
+    let mut session = Session::new(engine, registered, repo, plan, session, opened);
     fork::open_forks(&mut session, worktrees)?;
     Ok(session)
 }

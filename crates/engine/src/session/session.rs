@@ -62,7 +62,8 @@ impl ContextTotals {
 impl Session {
     /// A session with one context, its root.
     pub(super) fn new(
-        (engine, registered): (Arc<Engine>, Registered),
+        engine: Arc<Engine>,
+        registered: Registered,
         repo: Repo,
         mut plan: SessionPlan,
         lock: Lock,
@@ -303,8 +304,8 @@ impl Session {
         self.spent_by(|spent| spent.total)
     }
 
-    pub(super) fn spent_by(&self, of: impl Fn(&Spent) -> Amount) -> Amount {
-        self.spendings().fold(Amount::default(), |sum, spent| sum + of(spent))
+    pub(super) fn spent_by(&self, amount: impl Fn(&Spent) -> Amount) -> Amount {
+        self.spendings().fold(Amount::default(), |sum, spent| sum + amount(spent))
     }
 }
 

@@ -53,8 +53,8 @@ pub(crate) async fn make_first_copy(mut session: Session) -> Result<(Session, Op
 
 /// Creates branch and worktree of the root context. An interrupted setup pauses the session.
 pub(super) async fn make_copy(session: &mut Session) -> Result<Option<String>, Error> {
-    let made = worktrees::make_copy(session.root_mut()).await;
-    pause_if_interrupted(session, made)
+    let done = worktrees::make_copy(session.root_mut()).await;
+    pause_if_interrupted(session, done)
 }
 
 /// Records a session that was interrupted during setup as paused, unless it has already ended and waits to land.
@@ -70,9 +70,9 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     let (repo, plan) = (session.repo.clone(), Arc::clone(&session.plan));
     let (session, root) = session.into_root();
     let branches = plan.started.branches.iter().filter(|_| with_branch);
-    for (of, branch) in branches {
-        let (name, tip) = (branch_ref(branch), root.state.on_branches().get(of).copied());
-        let repo = plan.repo_of(of);
+    for (repo_name, branch) in branches {
+        let (name, tip) = (branch_ref(branch), root.state.on_branches().get(repo_name).copied());
+        let repo = plan.repo_of(repo_name);
         if tip.is_some() && repo.refs().find(&name)? == tip {
             keep::delete(repo, vec![(name, tip)])?;
         }
@@ -153,7 +153,7 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
         let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
         let cancel = registered.cancel.clone();
         let plan = SessionPlan { slot, ..SessionPlan::new(id, started, request.pipeline, repos, job, cancel)? };
-        return Ok(Session::new((engine, registered), repo, plan, session, opened));
+        return Ok(Session::new(engine, registered, repo, plan, session, opened));
     }
 }
 

@@ -54,26 +54,26 @@ pub struct StartRequest {
 impl StartRequest {
     /// The repositories, opened.
     pub(super) fn repos(&self) -> SessionRepos {
-        let open = |of: &SessionRepo| (of.name.clone(), of.repo.clone());
-        SessionRepos::new(open(&self.record), self.others.iter().map(open))
+        let open = |repo: &SessionRepo| (repo.name.clone(), repo.repo.clone());
+        SessionRepos::new(self.record.name.clone(), self.record.repo.clone(), self.others.iter().map(open))
     }
 
     /// How the repositories came to be there.
     pub(super) fn arrivals(&self) -> impl Iterator<Item = Event> {
-        std::iter::once(&self.record).chain(&self.others).filter_map(|of| of.arrival.clone())
+        std::iter::once(&self.record).chain(&self.others).filter_map(|repo| repo.arrival.clone())
     }
 
     pub(super) fn started(&self, id: &SessionId) -> Result<PipelineStarted, Error> {
         let invalid = |error: pleach_core::ids::InvalidId| Error::Name(error.to_string());
         let name = self.pipeline.name().map_err(invalid)?;
         let (mut base, mut branches, mut targets) = (Snapshot::new(), BTreeMap::new(), BTreeMap::new());
-        for of in std::iter::once(&self.record).chain(&self.others) {
-            let at = of.at.clone().map_or_else(|| of.repo.head(), Ok)?;
-            let branch = session_branch(&of.branch_prefix, &name, id).map_err(invalid)?;
-            refuse_clash(&of.repo, branch.as_str())?;
-            base.insert(of.name.clone(), at.commit);
-            branches.insert(of.name.clone(), branch);
-            targets.extend(at.branch.map(|target| (of.name.clone(), target)));
+        for repo in std::iter::once(&self.record).chain(&self.others) {
+            let at = repo.at.clone().map_or_else(|| repo.repo.head(), Ok)?;
+            let branch = session_branch(&repo.branch_prefix, &name, id).map_err(invalid)?;
+            refuse_clash(&repo.repo, branch.as_str())?;
+            base.insert(repo.name.clone(), at.commit);
+            branches.insert(repo.name.clone(), branch);
+            targets.extend(at.branch.map(|target| (repo.name.clone(), target)));
         }
         let is_first = branches.keys().next() == Some(&self.record.name);
         Ok(PipelineStarted {

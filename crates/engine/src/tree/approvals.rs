@@ -18,10 +18,10 @@ use pleach_core::schedule::{NextAction, Schedule, ScheduleOptions};
 /// [`TreeEnded::Unasked`](super::TreeEnded::Unasked) if it would need to.
 pub fn pending_trust(run: &mut TreeRun) -> Result<PendingTrust, Error> {
     let reached = run.state.approved.reached.take();
-    let made = run.state.approved.made.iter().map(|commit| run.repo.tree_of(*commit));
-    let mut brought = PendingTrust { landed: made.collect::<Result<_, _>>()?, ..PendingTrust::default() };
+    let built = run.state.approved.built.iter().map(|commit| run.repo.tree_of(*commit));
+    let mut brought = PendingTrust { landed: built.collect::<Result<_, _>>()?, ..PendingTrust::default() };
     let target = target_tip(&run.repo, &run.plan.target)?;
-    give_start(run, &mut brought, run.plan.target.clone(), (target, None))?;
+    give_start(run, &mut brought, run.plan.target.clone(), target, None)?;
     // A run that starts now ignores earlier work.
     if run.begins_now() {
         return Ok(brought);
@@ -31,7 +31,7 @@ pub fn pending_trust(run: &mut TreeRun) -> Result<PendingTrust, Error> {
         wanted.extend(begun(run, only.as_ref()));
         // An unreadable branch is skipped here; the run reports it when it gets there.
         for (branch, tip) in gathered(run, only.as_ref(), target) {
-            let _ = give_start(run, &mut brought, branch, (tip, None));
+            let _ = give_start(run, &mut brought, branch, tip, None);
         }
     }
     for task in wanted {
@@ -76,7 +76,7 @@ fn gathered(run: &TreeRun, only: Option<&TaskId>, target: CommitId) -> Vec<(Bran
     let stands = |phase: &TaskId| {
         let branch = phase_branch(&run.plan.branch_prefix, &run.plan.target, phase).ok()?;
         let tip = run.repo.refs().find(&branch_ref(&branch)).ok()??;
-        phase::goes_on(run, phase, &branch, (tip, target)).ok()?.then_some((branch, tip))
+        phase::goes_on(run, phase, &branch, tip, target).ok()?.then_some((branch, tip))
     };
     // Most are merged, and no task starts there.
     let is_of_use = |phase: &&TaskId| {
@@ -98,17 +98,17 @@ fn give(run: &mut TreeRun, brought: &mut PendingTrust, task: &TaskId) -> Result<
     let tip = run.repo.refs().find(&branch_ref(&branch))?;
     let state = run.progress.task(task);
     if let Some(tip) = tip.filter(|_| is_open(state)) {
-        return give_start(run, brought, branch, (tip, None));
+        return give_start(run, brought, branch, tip, None);
     }
     let (is_failed, base) = (state.status == TaskStatus::Failed, phase::base_of(run, task)?);
-    give_start(run, brought, run.lands_on(task)?, (base, None))?;
+    give_start(run, brought, run.lands_on(task)?, base, None)?;
     if is_failed {
         let is_ahead = tip.map(|tip| run.repo.history().is_ancestor(tip, base)).transpose()? == Some(false);
         let kept = tip.filter(|_| is_ahead).map(|tip| (tip, String::new()));
         if let Some((from, _)) = base::last_budget(run, task, base, kept.as_ref())?
             && let Some(files) = base::old_files(run, task, from, base)?
         {
-            give_start(run, brought, branch, (from, Some(files)))?;
+            give_start(run, brought, branch, from, Some(files))?;
         }
     }
     Ok(())
@@ -130,7 +130,8 @@ fn give_start(
     run: &mut TreeRun,
     brought: &mut PendingTrust,
     branch: BranchName,
-    (commit, files): (CommitId, Option<TreeId>),
+    commit: CommitId,
+    files: Option<TreeId>,
 ) -> Result<(), Error> {
     let files = files.map_or_else(|| run.repo.tree_of(commit), Ok)?;
     if !brought.starts.iter().any(|start| start.files == files) {

@@ -178,8 +178,8 @@ impl Attempts {
     fn tested_before(&self, session: &TaskSession, before: &[Arc<StepCommit>]) -> Result<Option<CommitId>, Error> {
         let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
         let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
-        let trees = (self.repo.tree_of(session.task().base)?, self.repo.tree_of(test.commit)?);
-        Ok(Some(code_of(&self.repo, trees, &self.job)?))
+        let base = self.repo.tree_of(session.task().base)?;
+        Ok(Some(code_of(&self.repo, base, self.repo.tree_of(test.commit)?, &self.job)?))
     }
 
     /// The last step of a task given up after this many attempts.

@@ -29,7 +29,8 @@ pub(super) fn open_session(
 /// Takes over an opened session.
 pub(super) fn opened(
     run: &mut TreeRun,
-    (mut session, kept): (TaskSession, Option<String>),
+    mut session: TaskSession,
+    kept: Option<String>,
     job: &TaskJob,
     resumed: bool,
 ) -> Result<TaskSession, Error> {
@@ -85,8 +86,8 @@ pub(super) fn begin(
         task: task.id.clone(),
         why: "it has no start".into(),
     })?;
-    let trees = (run.repo.tree_of(beginning.task_base)?, run.repo.tree_of(beginning.base)?);
-    let code = code_of(&run.repo, trees, job)?;
+    let task_base = run.repo.tree_of(beginning.task_base)?;
+    let code = code_of(&run.repo, task_base, run.repo.tree_of(beginning.base)?, job)?;
     let first = AttemptStarted {
         retry,
         number: attempt.number,
@@ -114,7 +115,7 @@ pub(super) fn begin(
         config: run.plan.config.clone(),
         simulated: false,
     };
-    let of = TaskOf {
+    let recorded_task = TaskOf {
         repo: run.plan.repo_name.clone(),
         target: run.plan.target.clone(),
         tree: run.plan.name.for_task(&task.id),
@@ -125,7 +126,7 @@ pub(super) fn begin(
         status: beginning.status,
     };
     let start = TaskStart {
-        of,
+        of: recorded_task,
         job: job.clone(),
         document: document(run)?,
         branch: beginning.branch,

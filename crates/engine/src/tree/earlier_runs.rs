@@ -67,10 +67,10 @@ pub(super) fn lost(run: &TreeRun, task: &TaskId) -> Result<Option<(SessionId, Co
 /// Whether a step was made after a session started, so that its decision counts. Commit dates have whole seconds:
 /// within the second of the start, only the session's base can tell.
 fn is_since(run: &TreeRun, step: &StepCommit, history: &History) -> Result<bool, Error> {
-    let (made, started) = (step.at.as_second(), history.started_at.as_second());
-    match history.started.built_on().filter(|_| made == started) {
+    let (committed, started) = (step.at.as_second(), history.started_at.as_second());
+    match history.started.built_on().filter(|_| committed == started) {
         Some(base) => Ok(!run.repo.history().is_ancestor(step.commit, base)?),
-        None => Ok(made > started),
+        None => Ok(committed > started),
     }
 }
 

@@ -16,7 +16,7 @@ use pleach_core::step::{Feedback, StepKind};
 /// The feedback of steps for the next attempt, oldest first. A commit has the end of the text, and the record of its
 /// session has more; if that is gone or unreadable, the commit counts.
 pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<StepCommit>]) -> Vec<Feedback> {
-    let mut records = SessionRecords { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
+    let mut records = SessionRecords { repo, histories: BTreeMap::new(), included: BTreeSet::new() };
     let mut all = Vec::new();
     for found in steps.iter().filter(|found| !found.step.passed || found.step.kind == StepKind::Reset) {
         let by_record = match found.step.kind {
@@ -36,12 +36,12 @@ pub fn feedback(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[
 /// The run of a gate that a reset quotes, apart from secrets unknown where the gate ran.
 fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &StepCommit) -> Option<&'a StepCommit> {
     let body = redactor.text(&reset.body);
-    let is_it = |found: &&Arc<StepCommit>| {
+    let is_quoted = |found: &&Arc<StepCommit>| {
         let is_red = found.step.kind == StepKind::Test && !found.step.passed && found.at <= reset.at;
         is_red && redactor.text(&found.body) == body
     };
     let steps = progress.tasks().flat_map(|(_, state)| &state.steps);
-    steps.filter(is_it).max_by_key(|found| found.at).map(Arc::as_ref)
+    steps.filter(is_quoted).max_by_key(|found| found.at).map(Arc::as_ref)
 }
 
 /// The records of sessions, each read once.
@@ -49,7 +49,7 @@ struct SessionRecords<'a> {
     repo: &'a Repo,
     histories: BTreeMap<SessionId, Option<History>>,
     /// The attempts whose initial feedback is already included.
-    told: BTreeSet<(SessionId, u32)>,
+    included: BTreeSet<(SessionId, u32)>,
 }
 
 impl SessionRecords<'_> {
@@ -62,7 +62,7 @@ impl SessionRecords<'_> {
         let (_, step) =
             LogKey::of(found).find(history).filter(|(_, step)| Some(&step.task) == found.step.task.as_ref())?;
         let own = step.feedback.clone()?;
-        let is_new = step.attempt.is_some_and(|attempt| self.told.insert((id.clone(), attempt)));
+        let is_new = step.attempt.is_some_and(|attempt| self.included.insert((id.clone(), attempt)));
         // The feedback given to the first attempt of a session is what is collected here.
         let later = history.records.iter().filter(|record| is_new && record.commit != history.first);
         let untold = later.flat_map(|record| &record.events).filter_map(|event| match &event.event {

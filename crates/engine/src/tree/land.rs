@@ -179,7 +179,7 @@ fn warn_of_edited_tests(run: &TreeRun, session: &TaskSession) -> Result<(), Erro
     }
     let tests = testing::landing_tests(run, &testing::job(run, &task.id)).unwrap_or_default();
     let commands = tests.iter().map(|test| test.command.as_str());
-    let edited = edited_tests(&run.repo, (task.base, session.task_tip()), commands)?;
+    let edited = edited_tests(&run.repo, task.base, session.task_tip(), commands)?;
     if !edited.is_empty() {
         run.engine.warn(WarningCode::TestsEdited.with(edited_words(task.id.as_str(), &edited)));
     }
@@ -198,7 +198,7 @@ fn tried(
         LandingEnd::Landed => LandOutcome::Landed,
         LandingEnd::Red(moves) => {
             let step = moves.first().expect("what is red was about to move");
-            return turn_red(run, session, (step.from, step.to), *red.expect("tests that fail say something"));
+            return turn_red(run, session, step.from, step.to, *red.expect("tests that fail say something"));
         }
         LandingEnd::Rewound(begun) => LandOutcome::Rebuilt(begun),
         LandingEnd::Outdated => LandOutcome::Moved,
@@ -328,7 +328,8 @@ pub(super) fn rebuild_red(run: &TreeRun, session: &mut TaskSession, red: StepRep
 fn turn_red(
     run: &TreeRun,
     session: &mut TaskSession,
-    (on, built): (CommitId, CommitId),
+    on: CommitId,
+    built: CommitId,
     red: StepReport,
 ) -> Result<LandOutcome, Error> {
     // Its branch is about to move.
@@ -353,14 +354,14 @@ pub(super) fn turn_away(run: &TreeRun, session: &mut TaskSession, why: &str) -> 
     writer.flush()?;
     let text = format!("{task} conflicts with what has landed meanwhile and starts again there: {why}");
     run.engine.warn(WarningCode::ConflictRetried.with(text));
-    let told = format!(
+    let feedback = format!(
         "Other work landed first, and this attempt's changes conflict with it. They were undone; do the task on the files \
          as they are now.\n{why}"
     );
     let merge = StepKind::merge();
-    let body = text::custom(merge.as_str(), false, "", &told);
+    let body = text::custom(merge.as_str(), false, "", &feedback);
     keep::keep(run, &task, step)?;
-    let report = StepReport { said: told, body, ..StepReport::default() };
+    let report = StepReport { said: feedback, body, ..StepReport::default() };
     session.turn_away(built.last().copied().unwrap_or(tip), &merge, report)?;
     Ok(LandOutcome::Red(tip))
 }
@@ -421,11 +422,11 @@ fn ran_on(run: &TreeRun, session: &TaskSession, commit: CommitId) -> Result<bool
 }
 
 /// Moves a branch as asked to a commit made from others.
-pub(super) fn advance(run: &mut TreeRun, moving: MoveAsk, of: &[CommitId]) -> Result<LandingAsk, Error> {
+pub(super) fn advance(run: &mut TreeRun, moving: MoveAsk, sources: &[CommitId]) -> Result<LandingAsk, Error> {
     let BranchMove { target, from, to } = moving.step().clone();
     Ok(match forward(run, &target.branch, from, to) {
         Ok(()) => {
-            run.state.approved.extend(of, to);
+            run.state.approved.extend(sources, to);
             moving.moved()
         }
         Err(LandError::Moved { .. }) => moving.target_moved(),
@@ -480,8 +481,8 @@ pub(super) fn forward(run: &TreeRun, on: &BranchName, from: CommitId, to: Commit
         if *on != run.plan.target {
             let name = branch_ref(on);
             if run.repo.refs().find(&name)?.is_none() {
-                let made = run.repo.refs().swap(&name, None, from, "pleach: a phase begins");
-                made.map_err(git::Error::from)?;
+                let created = run.repo.refs().swap(&name, None, from, "pleach: a phase begins");
+                created.map_err(git::Error::from)?;
             }
         }
         git::land::fast_forward(&run.repo, on, from, to)
@@ -552,7 +553,7 @@ pub(super) fn work_waits(run: &TreeRun, task: &TaskId, refused: merge::LandingRe
         RefusalReason::NoTests => without_tests(task),
         RefusalReason::Untestable(why) | RefusalReason::Held(why) => why,
     };
-    Ok(Refusal::new(task.clone(), true, branch, (code, why)))
+    Ok(Refusal::new(task.clone(), true, branch, code, why))
 }
 
 /// The tip of the branch that would have moved.

@@ -135,9 +135,9 @@ fn from_record(repo: &Repo, session: &SessionId, log: &TaskLog) -> Result<Option
 }
 
 /// An agent's answer, combined with its standard error or failure as in a log.
-fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFinished) -> String {
+fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, step: &StepFinished) -> String {
     // A rejecting review has not failed.
-    if let Some(why) = node.outcome.failure_reason.as_ref().filter(|_| of.step != StepKind::Review.as_str()) {
+    if let Some(why) = node.outcome.failure_reason.as_ref().filter(|_| step.step != StepKind::Review.as_str()) {
         beside.push_str(if beside.is_empty() { "" } else { "\n" });
         beside.push_str(why);
     }
@@ -170,7 +170,7 @@ impl LogKey {
 
     /// The step in its session's history, with its record.
     pub(super) fn find<'h>(&self, history: &'h History) -> Option<(&'h Record, &'h StepFinished)> {
-        let is_it = |step: &&StepFinished| {
+        let is_same_step = |step: &&StepFinished| {
             step.status == self.status && step.attempt == self.attempt && step.date.as_second() == self.at.as_second()
         };
         let steps = |record: &'h Record| {
@@ -179,6 +179,6 @@ impl LogKey {
                 _ => None,
             })
         };
-        history.records.iter().flat_map(steps).find(|(_, step)| is_it(step))
+        history.records.iter().flat_map(steps).find(|(_, step)| is_same_step(step))
     }
 }

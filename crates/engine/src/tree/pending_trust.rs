@@ -34,7 +34,7 @@ pub(super) struct Approved {
     /// The commits agents may start from: those submitted, and those this run built from them alone.
     pub(super) commits: BTreeSet<CommitId>,
     /// The newest of those this run has built.
-    pub(super) made: BTreeSet<CommitId>,
+    pub(super) built: BTreeSet<CommitId>,
     /// The task that needs something that was not.
     pub reached: Option<TaskId>,
 }
@@ -51,11 +51,11 @@ impl Approved {
     }
 
     /// Adds a commit this run made from others: it counts as approved if all of them are.
-    pub(super) fn extend(&mut self, of: &[CommitId], commit: CommitId) {
-        if of.iter().all(|of| self.commits.contains(of)) {
+    pub(super) fn extend(&mut self, sources: &[CommitId], commit: CommitId) {
+        if sources.iter().all(|source| self.commits.contains(source)) {
             self.commits.insert(commit);
-            self.made.retain(|made| !of.contains(made));
-            self.made.insert(commit);
+            self.built.retain(|built| !sources.contains(built));
+            self.built.insert(commit);
         }
     }
 }

@@ -47,8 +47,8 @@ pub(super) fn bring_phase(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
     let phase = run.plan.tree.phase_of(task);
     let mut unmerged = None;
     if let Some(tip) = tip {
-        if goes_on(run, phase, &on, (tip, target))? {
-            let lacked = lacked(run, task, (tip, target))?;
+        if goes_on(run, phase, &on, tip, target)? {
+            let lacked = lacked(run, task, tip, target)?;
             return lacked.map_or(Ok(()), |needed| Err(lacks(run, task, needed, on)?));
         }
         if tip == target {
@@ -77,7 +77,8 @@ pub(super) fn goes_on(
     run: &TreeRun,
     phase: &TaskId,
     on: &BranchName,
-    (tip, target): (CommitId, CommitId),
+    tip: CommitId,
+    target: CommitId,
 ) -> Result<bool, Error> {
     // Commits of another tree are not part of the phase either.
     let is_others = run.progress.taken.iter().any(|taken| taken.branch.name == *on);
@@ -92,18 +93,14 @@ pub(super) fn goes_on(
 pub(super) fn base_of(run: &TreeRun, task: &TaskId) -> Result<CommitId, Error> {
     let (on, target) = (run.lands_on(task)?, target_tip(&run.repo, &run.plan.target)?);
     match run.repo.refs().find(&branch_ref(&on))? {
-        Some(tip) if goes_on(run, run.plan.tree.phase_of(task), &on, (tip, target))? => Ok(tip),
+        Some(tip) if goes_on(run, run.plan.tree.phase_of(task), &on, tip, target)? => Ok(tip),
         _ => Ok(target),
     }
 }
 
 /// A dependency of a task that the target has and the branch of its phase lacks: the branch started before the
 /// dependency landed, or before the tree declared it.
-fn lacked<'r>(
-    run: &'r TreeRun,
-    task: &TaskId,
-    (tip, target): (CommitId, CommitId),
-) -> Result<Option<&'r TaskId>, Error> {
+fn lacked<'r>(run: &'r TreeRun, task: &TaskId, tip: CommitId, target: CommitId) -> Result<Option<&'r TaskId>, Error> {
     let tree = &run.plan.tree;
     let needed = tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed));
     let landed = needed.filter_map(|needed| {
@@ -129,7 +126,7 @@ fn lacks(run: &TreeRun, task: &TaskId, needed: &TaskId, on: BranchName) -> Resul
     let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
     let finished = run.progress.waiting_to_land().contains(&task);
     let branch = if finished { run.branch_of(task)? } else { on };
-    Ok(Error::Refused(Refusal::new(task.clone(), finished, branch, (RefusalCode::Lacking, why))))
+    Ok(Error::Refused(Refusal::new(task.clone(), finished, branch, RefusalCode::Lacking, why)))
 }
 
 /// Whether a phase's branch has a task that was reset and since done again on the target.
@@ -180,7 +177,7 @@ fn phase_waits(run: &TreeRun, phase: &TaskId, why: RefusalReason) -> Result<Refu
         RefusalReason::NoTests => without_tests(phase),
         RefusalReason::Untestable(why) | RefusalReason::Held(why) => why,
     };
-    Ok(Refusal::new(phase.clone(), true, branch, (code, why)))
+    Ok(Refusal::new(phase.clone(), true, branch, code, why))
 }
 
 /// The files on which the tests of a phase last passed, if this run or the record of an earlier one knows.
@@ -218,11 +215,11 @@ fn is_as_landed(run: &TreeRun, tip: CommitId, target: CommitId) -> Result<bool, 
     let ahead: HashSet<CommitId> = chain.iter().copied().collect();
     let mut looked_at = BTreeSet::new();
     for commit in chain {
-        let made = run.repo.commit(commit)?;
-        let parent = match made.parents[..] {
+        let object = run.repo.commit(commit)?;
+        let parent = match object.parents[..] {
             [parent] => parent,
             // An agent's own commits are part of its turn.
-            [parent, _] if step_scan::is_turn(&made.message) => parent,
+            [parent, _] if step_scan::is_turn(&object.message) => parent,
             _ => return Ok(false),
         };
         if run.repo.tree_of(commit)? == run.repo.tree_of(parent)? {
@@ -377,7 +374,8 @@ fn passed_in(repo: &Repo, run: GateProgress) -> Option<History> {
 /// have to write objects.
 pub fn as_merged_now(
     repo: &Repo,
-    (tree, limits): (&Arc<TaskTree>, &ScheduleOptions),
+    tree: &Arc<TaskTree>,
+    limits: &ScheduleOptions,
     target: &BranchName,
     prefix: &str,
     progress: Progress,

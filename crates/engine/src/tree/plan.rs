@@ -128,7 +128,7 @@ impl TreePlan {
     /// The progress with what the tree's other repositories have.
     pub fn beside_others(&self, progress: Progress, others: &BTreeMap<RepoName, Progress>) -> Progress {
         match &self.repos {
-            Some(repos) => progress.with_outside(&self.tree, (&self.repo_name, &repos.nodes), others),
+            Some(repos) => progress.with_outside(&self.tree, &self.repo_name, &repos.nodes, others),
             None => progress,
         }
     }

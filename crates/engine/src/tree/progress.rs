@@ -177,8 +177,8 @@ impl ProgressReader {
         let newest = self.repo.history().message_of(tip)?;
         let print = print(&newest.message, newest.seconds, newest.offset);
         let is_complete = |step: &Step| step.kind == StepKind::Complete && step.passed;
-        let is_it = |seen: &CandidateStep| seen.found.print == print && is_complete(&seen.found.step);
-        let has_it = scan.steps.iter().any(is_it) || self.repo.history().is_ancestor(tip, scan.tip)?;
+        let is_same_step = |seen: &CandidateStep| seen.found.print == print && is_complete(&seen.found.step);
+        let has_it = scan.steps.iter().any(is_same_step) || self.repo.history().is_ancestor(tip, scan.tip)?;
         self.scan = Some(scan);
         Ok(has_it)
     }

@@ -239,27 +239,28 @@ impl<'a> TreePump<'a> {
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
         let attempt = AttemptNumber { number, of: self.run.plan.limits.max_retries };
-        self.open(task, (attempt, retry), Purpose::Work, Some(because))
+        self.open(task, attempt, retry, Purpose::Work, Some(because))
     }
 
     /// Works on a task from an attempt on.
     fn work(&mut self, task: &TaskId, attempt: AttemptNumber, retry: u32) -> Result<(), Error> {
         let because = loop_guard::not_again(self.run, task, &[task])?;
-        self.open(task, (attempt, retry), Purpose::Work, Some(because))
+        self.open(task, attempt, retry, Purpose::Work, Some(because))
     }
 
     /// Gives up a task whose budget an earlier run used up.
     fn give_up(&mut self, task: &TaskId, why: GiveUpReason) -> Result<(), Error> {
         let state = self.run.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        self.open(task, (AttemptNumber { number, of: number }, retry), Purpose::GiveUp(number, why), None)
+        self.open(task, AttemptNumber { number, of: number }, retry, Purpose::GiveUp(number, why), None)
     }
 
     /// Opens a session on a task.
     fn open(
         &mut self,
         task: &TaskId,
-        (attempt, retry): (AttemptNumber, u32),
+        attempt: AttemptNumber,
+        retry: u32,
         purpose: Purpose,
         because: Option<Vec<CommitId>>,
     ) -> Result<(), Error> {
@@ -277,7 +278,7 @@ impl<'a> TreePump<'a> {
         if let Some(cut_off) = run.state.unfinished.remove(gate) {
             cancel::abandon_session(&run.repo, &run.engine.redactor, &cut_off.id, run.state.slots.free())?;
             if !job.beside.is_empty() {
-                let repos = job.repos((run.plan.repo_name.clone(), run.repo.clone()));
+                let repos = job.repos(run.plan.repo_name.clone(), run.repo.clone());
                 tokio::task::block_in_place(|| JointSlot::clear_up(&run.engine, &repos, &cut_off.id));
             }
         }
@@ -330,7 +331,8 @@ impl<'a> TreePump<'a> {
             Back::Opened(opened) => {
                 let Active { attempts, purpose, resumed, .. } = self.active_at(task);
                 let (attempts, purpose, resumed) = (Arc::clone(attempts), purpose.clone(), *resumed);
-                let mut session = begin::opened(self.run, (*opened)?, &attempts.job, resumed)?;
+                let (session, kept) = (*opened)?;
+                let mut session = begin::opened(self.run, session, kept, &attempts.job, resumed)?;
                 match purpose {
                     Purpose::Work => {}
                     Purpose::GiveUp(number, why) => attempts.give_up(&mut session, number, why)?,
@@ -439,7 +441,7 @@ impl<'a> TreePump<'a> {
         job: &TaskJob,
     ) -> Result<(), Error> {
         let is_tested_here = !self.active_at(task).resumed;
-        let queued = queue_landing::queue_up(self.run, &mut session, landing, (job, is_tested_here))?;
+        let queued = queue_landing::queue_up(self.run, &mut session, landing, job, is_tested_here)?;
         let Some((queue, entry)) = queued else {
             let refusal = queue_landing::not_queued(self.run, task.clone())?;
             return self.task_landed(task, session, LandOutcome::Refused(refusal));

@@ -126,7 +126,8 @@ pub(super) fn queue_up(
     run: &mut TreeRun,
     session: &mut TaskSession,
     landing: &QueueLanding,
-    (job, is_tested_here): (&TaskJob, bool),
+    job: &TaskJob,
+    is_tested_here: bool,
 ) -> Result<Option<(TaskQueue, EntryId)>, Error> {
     session.write_end_of_task()?;
     let task = session.task().id.clone();
@@ -199,25 +200,25 @@ fn submission(
     landing: &QueueLanding,
     job: &TaskJob,
 ) -> Result<Submission, Error> {
-    let (of, head) = (session.task(), session.task_tip());
+    let (task, head) = (session.task(), session.task_tip());
     let completed_at = run.repo.commit(head)?.at;
     let timeout = |test: &TestCommand| test.timeout.unwrap_or(run.plan.test_timeout).as_secs().max(1);
     let tests = tests_of(run, job).into_iter().map(|test| EntryTest { timeout: timeout(&test), command: test.command });
     Ok(Submission {
-        branch: Some(run.branch_of(&of.id)?),
+        branch: Some(run.branch_of(&task.id)?),
         head,
-        base: Some(of.base),
+        base: Some(task.base),
         target: run.plan.target.clone(),
-        task: Some(of.id.clone()),
+        task: Some(task.id.clone()),
         session: Some(session.id().clone()),
-        title: of.name.clone(),
+        title: task.name.clone(),
         goal: Some(run.engine.redactor.text(&job.task.description).into_owned()).filter(|goal| !goal.trim().is_empty()),
         tests: tests.collect(),
         tested: land::has_passed_tests(run, head)?,
-        priority: landing.priorities.get(&of.id).copied().unwrap_or_default(),
+        priority: landing.priorities.get(&task.id).copied().unwrap_or_default(),
         depends: job.task.depends_on.clone(),
         completed_at,
-        repo: of.repo.clone(),
+        repo: task.repo.clone(),
         undoes: None,
         mark: None,
         together: None,
@@ -437,5 +438,5 @@ pub(super) fn withdraw(run: &TreeRun, task: &TaskId) -> Result<(), Error> {
 
 fn refused(run: &TreeRun, task: TaskId, code: RefusalCode, why: String) -> Result<Refusal, Error> {
     let branch = run.branch_of(&task)?;
-    Ok(Refusal::new(task, true, branch, (code, why)))
+    Ok(Refusal::new(task, true, branch, code, why))
 }

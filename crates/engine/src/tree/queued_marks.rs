@@ -52,7 +52,7 @@ impl Marking<'_> {
 /// Whether a decision about a task waits to be written.
 pub(super) fn is_marked(run: &TreeRun, task: &TaskId) -> Result<bool, Error> {
     let queue = MergeQueue::read(&run.repo, &run.plan.target)?;
-    Ok(queue.entries().iter().filter_map(|entry| mark_for(run, entry)).any(|(_, of)| of == task))
+    Ok(queue.entries().iter().filter_map(|entry| mark_for(run, entry)).any(|(_, marked)| marked == task))
 }
 
 /// The decision that an entry is, with its task, if this run writes it.

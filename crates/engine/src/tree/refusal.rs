@@ -23,7 +23,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(task: TaskId, finished: bool, branch: BranchName, (code, why): (RefusalCode, String)) -> Self {
+    pub(super) fn new(task: TaskId, finished: bool, branch: BranchName, code: RefusalCode, why: String) -> Self {
         Self { task, finished, branch, code, why, first: None }
     }
 }

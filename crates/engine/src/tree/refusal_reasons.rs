@@ -22,7 +22,7 @@ pub(super) fn unsettled(run: &TreeRun, stray: StrandedWork) -> Result<Refusal, E
         "{id} {lacks}; merge it with `git merge {}`, or drop it with `{drop}`, and run again",
         shell_word(&branch)
     );
-    Ok(Refusal::new(id, true, branch, (RefusalCode::Stray, why)))
+    Ok(Refusal::new(id, true, branch, RefusalCode::Stray, why))
 }
 
 /// The refusal for a branch that another tree uses: its work is for that tree to finish.
@@ -45,13 +45,13 @@ pub(super) fn taken(run: &TreeRun, taken: OtherTreeWork) -> Result<Refusal, Erro
     let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
     let gathers = matches!(place, StepPlace::Phase(_));
     let first = file.map(|file| First { file, gathers });
-    Ok(Refusal { first, ..Refusal::new(task, false, branch, (RefusalCode::Taken, why)) })
+    Ok(Refusal { first, ..Refusal::new(task, false, branch, RefusalCode::Taken, why) })
 }
 
 /// The refusal for an unreadable branch: a person decides whether its work is done again.
 pub(super) fn unread(run: &TreeRun, unread: UnreadableBranch) -> Refusal {
     let why = format!("{}; then {}", unread.why, run.progress.remedy(&unread, &run.plan.tree));
-    Refusal::new(unread.id, false, unread.branch.name, (RefusalCode::Unreadable, why))
+    Refusal::new(unread.id, false, unread.branch.name, RefusalCode::Unreadable, why)
 }
 
 /// The command that drops the work on a branch, with its session if there is one. Tasks on a phase's branch are on
@@ -89,5 +89,5 @@ pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) ->
         "it has to be restarted, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()
     );
-    Error::Refused(Refusal::new(task.clone(), false, branch, (RefusalCode::CheckedOut, why)))
+    Error::Refused(Refusal::new(task.clone(), false, branch, RefusalCode::CheckedOut, why))
 }

@@ -38,21 +38,24 @@ pub struct TreeRepos {
 impl TreeRepos {
     /// What happened to the tree, in each repository that has something of it to do.
     pub fn read(&self, tree: &TaskTree, name: &TreeName) -> Result<BTreeMap<RepoName, Progress>, progress::Error> {
-        self.used(tree).map(|of| Ok((of.name.clone(), of.reader().read(name)?.of(tree)))).collect()
+        self.used(tree).map(|repo| Ok((repo.name.clone(), repo.reader().read(name)?.of(tree)))).collect()
     }
 
     /// The repositories in which there is something to do, by name.
     pub fn used(&self, tree: &TaskTree) -> impl Iterator<Item = &TreeRepo> {
         let used: BTreeSet<RepoName> = self.nodes.used(tree).into_iter().cloned().collect();
-        self.all.iter().filter(move |of| used.contains(&of.name))
+        self.all.iter().filter(move |repo| used.contains(&repo.name))
     }
 
     /// The other repositories that the tests of a node see.
     pub(super) fn beside(&self, own: &RepoName, node: &TaskId) -> Vec<JointRepo> {
-        let joint =
-            |of: &TreeRepo| JointRepo { name: of.name.clone(), repo: of.repo.clone(), branch: of.target.clone() };
+        let joint = |repo: &TreeRepo| JointRepo {
+            name: repo.name.clone(),
+            repo: repo.repo.clone(),
+            branch: repo.target.clone(),
+        };
         let is_joint = self.nodes.is_joint(node);
-        self.all.iter().filter(|of| is_joint && of.name != *own).map(joint).collect()
+        self.all.iter().filter(|repo| is_joint && repo.name != *own).map(joint).collect()
     }
 }
 

@@ -93,13 +93,13 @@ fn withdraw_earlier(run: &TreeRun) -> Result<(), Error> {
 
 /// Warnings about phases that end on their own branch although this run gives phases none.
 fn gathered_before(run: &TreeRun) -> Vec<Warning> {
-    let told = |phase: &TaskNode| {
+    let warning = |phase: &TaskNode| {
         let branch = phase_branch(&run.plan.branch_prefix, &run.plan.target, &phase.id).ok()?;
         let text = format!("{} ends on `{branch}`, where it started", phase.id);
         Some(WarningCode::PhaseBranchContinued.with(text))
     };
-    let is_told = run.plan.limits.isolation == Isolation::Phase;
-    run.plan.tree.nodes().filter(|node| !is_told && run.schedule.gathers(&node.id)).filter_map(told).collect()
+    let in_phases = run.plan.limits.isolation == Isolation::Phase;
+    run.plan.tree.nodes().filter(|node| !in_phases && run.schedule.gathers(&node.id)).filter_map(warning).collect()
 }
 
 /// Starts the run with one commit on the target that changes no file.

@@ -260,12 +260,12 @@ pub fn read(
         },
         None => return None,
     };
-    let told = !step.passed || step.kind == StepKind::Reset;
+    let keeps_body = !step.passed || step.kind == StepKind::Reset;
     let found = StepCommit {
         commit,
         at: Timestamp::from_second(kept.seconds).unwrap_or(Timestamp::UNIX_EPOCH),
         step,
-        body: if told { message.body } else { String::new() },
+        body: if keeps_body { message.body } else { String::new() },
         on: on.clone(),
         print: print(&kept.message, kept.seconds, kept.offset),
         beside: BTreeSet::new(),
@@ -347,12 +347,12 @@ mod tests {
         let names = Names { branch: "feature/os-47-x", short_id: Some("os-47") };
         let nothing = &mut |_| Ok::<_, ()>(Runs::default());
         let gathered = gather(&history, &StepPlace::Target, names, nothing).unwrap();
-        let told: Vec<_> = gathered
+        let steps: Vec<_> = gathered
             .steps
             .iter()
             .map(|(_, seen)| (seen.found.step.task.as_ref().unwrap().as_str(), seen.form))
             .collect();
-        assert_eq!(told, [("T1", BranchNaming::ShortId), ("T2", BranchNaming::Branch)]);
+        assert_eq!(steps, [("T1", BranchNaming::ShortId), ("T2", BranchNaming::Branch)]);
         assert!(gathered.needs_scope);
     }
 }

@@ -18,8 +18,8 @@ pub(super) fn steps(run: &TreeRun, tip: CommitId, base: CommitId) -> Result<Vec<
 }
 
 /// The steps of a branch since its merge base with another, oldest first.
-pub(super) fn steps_ahead(run: &TreeRun, tip: CommitId, of: CommitId) -> Result<Vec<StepCommit>, git::Error> {
-    steps(run, tip, run.repo.history().merge_base(tip, of)?.unwrap_or(of))
+pub(super) fn steps_ahead(run: &TreeRun, tip: CommitId, other: CommitId) -> Result<Vec<StepCommit>, git::Error> {
+    steps(run, tip, run.repo.history().merge_base(tip, other)?.unwrap_or(other))
 }
 
 /// The logs and reports that a branch has and its base lacks.

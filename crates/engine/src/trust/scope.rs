@@ -55,7 +55,7 @@ impl TrustScope<'_> {
 /// The commands of a pipeline, each with its node and where the pipeline is.
 pub(crate) fn commands(pipeline: &Pipeline, place: &str) -> impl Iterator<Item = TrustItem> {
     pipeline.commands().into_iter().map(move |command| {
-        let of = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();
-        TrustItem::command(format!("{}{of}, {place}", command.attribute), command.text.to_owned())
+        let of_node = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();
+        TrustItem::command(format!("{}{of_node}, {place}", command.attribute), command.text.to_owned())
     })
 }

@@ -105,8 +105,8 @@ impl View {
             "base": summary.base(),
             "branch": summary.branch().map(|(_, branch)| branch),
             "commit": summary.work(),
-            "repos": summary.repos().map(|of| json!({
-                "repo": of.repo, "branch": of.branch, "base": of.base, "commit": of.work,
+            "repos": summary.repos().map(|repo_work| json!({
+                "repo": repo_work.repo, "branch": repo_work.branch, "base": repo_work.base, "commit": repo_work.work,
             })).collect::<Vec<_>>(),
         })
     }

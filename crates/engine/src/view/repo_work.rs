@@ -49,9 +49,9 @@ impl Summary {
     /// lack them.
     pub fn is_merged(&self, repos: &SessionRepos) -> Result<bool, Error> {
         let mut has_changed = false;
-        for of in self.repos().filter(RepoWork::has_changed) {
-            match repos.get(of.repo) {
-                Some(repo) if of.is_merged(repo)? => has_changed = true,
+        for repo_work in self.repos().filter(RepoWork::has_changed) {
+            match repos.get(repo_work.repo) {
+                Some(repo) if repo_work.is_merged(repo)? => has_changed = true,
                 _ => return Ok(false),
             }
         }

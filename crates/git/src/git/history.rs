@@ -405,8 +405,11 @@ mod tests {
         let commits: &[(u8, i64, &[u8])] =
             &[(1, 5, &[9]), (9, 5, &[8]), (8, 5, &[3]), (2, 5, &[3]), (3, 5, &[7]), (7, 5, &[6]), (6, 5, &[])];
         for tips in [[1, 2], [2, 1]] {
-            let shared: Vec<u8> =
-                painted(commits, tips).into_iter().filter(|(_, side)| *side == BOTH).map(|of| of.0).collect();
+            let shared: Vec<u8> = painted(commits, tips)
+                .into_iter()
+                .filter(|(_, side)| *side == BOTH)
+                .map(|(commit, _)| commit)
+                .collect();
             assert_eq!(shared, [3, 6, 7]);
         }
     }

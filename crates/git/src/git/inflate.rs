@@ -27,7 +27,8 @@ impl Inflate {
         &mut self,
         file: File,
         id: ObjectId,
-        (kind, largest): (Kind, u64),
+        kind: Kind,
+        largest: u64,
         mut take: impl FnMut(&[u8]),
     ) -> io::Result<bool> {
         let Self { state, piece } = self;
@@ -96,7 +97,7 @@ mod tests {
                 let mut found = Vec::new();
                 let file = File::open(&path).unwrap();
                 let take = |piece: &[u8]| found.extend_from_slice(piece);
-                inflate.read(file, id, (Kind::Blob, limit), take).unwrap().then_some(found)
+                inflate.read(file, id, Kind::Blob, limit, take).unwrap().then_some(found)
             };
             assert_eq!(read(&file, ENOUGH).as_ref(), Some(&bytes), "{length}");
             assert_eq!(read(&file[..file.len() - 1], ENOUGH), None, "{length}, cut off");

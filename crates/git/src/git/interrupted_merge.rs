@@ -21,13 +21,15 @@ pub(super) const LAG: SignedDuration = SignedDuration::from_millis(100);
 pub(super) fn merge_interrupted(
     repo: &Repo,
     failure: Error,
-    (target, checkout): (&BranchName, &Path),
-    (from, to): (CommitId, CommitId),
+    target: &BranchName,
+    checkout: &Path,
+    from: CommitId,
+    to: CommitId,
     begun: Timestamp,
 ) -> Error {
     let Error::Program { exit, stderr, .. } = failure else { return failure };
     // The failure is reported even if this cannot be found out.
-    let left = written(repo, checkout, (from, to), begun).ok();
+    let left = written(repo, checkout, from, to, begun).ok();
     let is_same = repo.tree_of(from).ok() == repo.tree_of(to).ok();
     let work = (!is_same).then(|| {
         let branches = repo.refs().list("refs/heads/").unwrap_or_default();
@@ -43,7 +45,8 @@ pub(super) fn merge_interrupted(
 fn written(
     repo: &Repo,
     checkout: &Path,
-    (from, to): (CommitId, CommitId),
+    from: CommitId,
+    to: CommitId,
     begun: Timestamp,
 ) -> Result<WrittenFiles, Error> {
     let commit = from.to_string();

@@ -232,7 +232,8 @@ pub fn fast_forward_within(
 pub fn swap_with(
     repo: &Repo,
     target: &BranchName,
-    (from, to): (CommitId, CommitId),
+    from: CommitId,
+    to: CommitId,
     others: &[RefUpdate],
     why: &str,
 ) -> Result<bool, LandError> {
@@ -343,7 +344,7 @@ impl FastForward<'_> {
                 }
                 BranchStep::Adopt { checkout, paths } => {
                     let others =
-                        landing_conflicts::stage_matching_files(self.repo, &checkout, &paths, (self.from, self.to))?;
+                        landing_conflicts::stage_matching_files(self.repo, &checkout, &paths, self.from, self.to)?;
                     branch::after_adopting(others, checkout)
                 }
                 BranchStep::LookAgain(obstacle) => branch::decide_again(self.inspect()?, obstacle),
@@ -353,8 +354,10 @@ impl FastForward<'_> {
                     return Err(interrupted_merge::merge_interrupted(
                         self.repo,
                         failure,
-                        (self.target, &checkout),
-                        (self.from, self.to),
+                        self.target,
+                        &checkout,
+                        self.from,
+                        self.to,
                         begun,
                     )
                     .into());
@@ -487,7 +490,7 @@ impl FastForward<'_> {
         // What an earlier call has left counts as well.
         let begun = last.take().map_or_else(clock::now, |(_, begun)| begun);
         let git_dir = linked_git_dir(checkout)?.unwrap_or_else(|| self.repo.common_dir().to_owned());
-        let note = LandingNote::write(&git_dir, (self.from, self.to), begun)?;
+        let note = LandingNote::write(&git_dir, self.from, self.to, begun)?;
         let finished = program.run_holding(checkout, self.arguments(), Arc::clone(&turn.0))?;
         let reply = self.classify_reply(&finished, checkout)?;
         if reply != MergeReply::BrokeOff {

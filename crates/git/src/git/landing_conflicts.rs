@@ -31,7 +31,8 @@ pub(super) fn stage_matching_files(
     repo: &Repo,
     checkout: &Path,
     paths: &[RepoPath],
-    (from, to): (CommitId, CommitId),
+    from: CommitId,
+    to: CommitId,
 ) -> Result<Vec<RepoPath>, Error> {
     let tree = repo.tree_of(to)?;
     let (directories, paths) = expand_directories(repo, checkout, paths, tree)?;

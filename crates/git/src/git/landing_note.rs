@@ -34,7 +34,7 @@ pub(super) struct LandingNote {
 
 impl LandingNote {
     /// Notes a landing in the git directory of its checkout.
-    pub(super) fn write(git_dir: &Path, (from, to): (CommitId, CommitId), begun: Timestamp) -> Result<Self, Error> {
+    pub(super) fn write(git_dir: &Path, from: CommitId, to: CommitId, begun: Timestamp) -> Result<Self, Error> {
         let path = note_path(git_dir);
         let dir = path.parent().expect("it is in a directory of its own");
         fs::create_dir_all(dir).at("create", dir)?;
@@ -62,9 +62,10 @@ impl LandingNote {
         for name in ["index", "HEAD", "ORIG_HEAD"] {
             let lock = lock_path(&git_dir.join(name));
             let Ok(found) = lock.symlink_metadata() else { continue };
-            let made = found.modified().ok().and_then(|made| Timestamp::try_from(made).ok());
-            let is_ours = made.is_some_and(|made| {
-                made >= self.begun - LAG && (name != "index" || found.len() == 0 && made <= self.begun + LOCKED_WITHIN)
+            let modified = found.modified().ok().and_then(|modified| Timestamp::try_from(modified).ok());
+            let is_ours = modified.is_some_and(|modified| {
+                modified >= self.begun - LAG
+                    && (name != "index" || found.len() == 0 && modified <= self.begun + LOCKED_WITHIN)
             });
             if is_ours {
                 stale_lock::release(common_dir, &lock)?;

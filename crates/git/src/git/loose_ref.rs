@@ -52,14 +52,14 @@ pub(super) fn swap(common: &Path, step: &RefUpdate, why: &str, durability: Durab
     .at("write", &path)?;
     crash::point(CrashKind::RefSwap, CrashSide::Before);
     // As git does it: a log may tell of a move that was not made, but none is made that it does not tell of.
-    tell(&log, (old, new), why)?;
+    tell(&log, old, new, why)?;
     lock.commit().map_err(|error| error.error).at("move", &path)?;
     crash::point(CrashKind::RefSwap, CrashSide::After);
     Ok(true)
 }
 
 /// Adds a line to the log of a ref, where there is one.
-fn tell(path: &Path, (old, new): (CommitId, CommitId), why: &str) -> Result<(), Error> {
+fn tell(path: &Path, old: CommitId, new: CommitId, why: &str) -> Result<(), Error> {
     let mut log = match OpenOptions::new().append(true).open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
         log => log.at("open", path)?,

@@ -255,11 +255,11 @@ mod tests {
 
     #[test]
     fn formats_that_are_not_supported_are_told_apart() {
-        let of = |key: &str, value: &str| unsupported(&entries(&[("core.bare", "false"), (key, value)]));
-        assert_eq!(of("extensions.refstorage", "reftable"), Some(Unsupported::Reftable));
-        assert_eq!(of("extensions.objectformat", "sha256"), Some(Unsupported::Sha256));
-        assert_eq!(of("extensions.objectformat", "sha1"), None);
-        assert_eq!(of("remote.origin.promisor", "true"), None);
+        let with_setting = |key: &str, value: &str| unsupported(&entries(&[("core.bare", "false"), (key, value)]));
+        assert_eq!(with_setting("extensions.refstorage", "reftable"), Some(Unsupported::Reftable));
+        assert_eq!(with_setting("extensions.objectformat", "sha256"), Some(Unsupported::Sha256));
+        assert_eq!(with_setting("extensions.objectformat", "sha1"), None);
+        assert_eq!(with_setting("remote.origin.promisor", "true"), None);
     }
 
     #[test]

@@ -116,8 +116,8 @@ impl gix::Count for Counter {
 pub(super) fn updated_files(output: &[u8]) -> (u64, u64) {
     let text = String::from_utf8_lossy(output);
     let counts = |line: &str| {
-        let (done, of) = line.split_once('(')?.1.split_once(')')?.0.split_once('/')?;
-        Some((done.parse().ok()?, of.parse().ok()?))
+        let (done, total) = line.split_once('(')?.1.split_once(')')?.0.split_once('/')?;
+        Some((done.parse().ok()?, total.parse().ok()?))
     };
     text.split(['\r', '\n']).rev().filter(|line| is_progress(line)).find_map(counts).unwrap_or_default()
 }

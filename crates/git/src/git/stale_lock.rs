@@ -45,8 +45,8 @@ pub(super) fn age(lock: &Path) -> Result<Option<Duration>, Error> {
     match lock.symlink_metadata() {
         Err(error) if is_gone(error.kind()) => Ok(None),
         found => {
-            let of = |found: Metadata| found.modified().ok()?.elapsed().ok();
-            found.at("look at", lock).map(|found| Some(of(found).unwrap_or(STALE)))
+            let elapsed = |found: Metadata| found.modified().ok()?.elapsed().ok();
+            found.at("look at", lock).map(|found| Some(elapsed(found).unwrap_or(STALE)))
         }
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn unreadable_blobs(repo: &Repo, ids: impl Iterator<Item = ObjectId>)
     let mut unreadable = BTreeSet::new();
     for id in ids.collect::<BTreeSet<_>>() {
         let read = check.find(id, Kind::Blob, None).and_then(|found| match found {
-            ObjectLocation::Loose(file) => check.inflate(file, id, (Kind::Blob, u64::MAX), None, |_| {}),
+            ObjectLocation::Loose(file) => check.inflate(file, id, Kind::Blob, u64::MAX, None, |_| {}),
             ObjectLocation::Elsewhere(_) => Ok(()),
         });
         match read {
@@ -255,7 +255,7 @@ impl Check {
             ObjectLocation::Elsewhere(size) if size > LARGEST => return Ok(()),
             ObjectLocation::Elsewhere(_) => return self.read(id, Kind::Blob, Some(path)).map(drop),
         };
-        self.inflate(file, id, (Kind::Blob, u64::MAX), Some(path), |_| {})
+        self.inflate(file, id, Kind::Blob, u64::MAX, Some(path), |_| {})
     }
 
     /// What everybody gets who reads an object, which is what its id says.
@@ -265,7 +265,7 @@ impl Check {
             ObjectLocation::Elsewhere(_) => self.read(id, kind, place),
             ObjectLocation::Loose(file) => {
                 let mut content = Vec::new();
-                self.inflate(file, id, (kind, LARGEST), place, |piece| content.extend_from_slice(piece))?;
+                self.inflate(file, id, kind, LARGEST, place, |piece| content.extend_from_slice(piece))?;
                 Ok(content)
             }
         }
@@ -310,7 +310,8 @@ impl Check {
         &self,
         file: File,
         id: ObjectId,
-        expected: (Kind, u64),
+        kind: Kind,
+        largest: u64,
         place: Option<&BString>,
         take: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
@@ -318,12 +319,8 @@ impl Check {
             // What it takes to begin is more than most objects.
             static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new());
         }
-        let is_sound = INFLATE.with_borrow_mut(|inflate| inflate.read(file, id, expected, take));
-        if is_sound.at("read", &loose_path(self.root(), &id))? {
-            Ok(())
-        } else {
-            Err(overwritten(id, expected.0, place))
-        }
+        let is_sound = INFLATE.with_borrow_mut(|inflate| inflate.read(file, id, kind, largest, take));
+        if is_sound.at("read", &loose_path(self.root(), &id))? { Ok(()) } else { Err(overwritten(id, kind, place)) }
     }
 
     /// The file of an object, none if it is not loose.

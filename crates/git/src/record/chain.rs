@@ -26,8 +26,8 @@ fn records(repo: &Repo, tip: CommitId) -> impl Iterator<Item = Result<(TreeId, O
         let message = CommitMessage::read(&commit.text());
         message.trailer(RECORD_TRAILER)?;
         // What another context has recorded is told by its own ref.
-        let of = message.trailer(CONTEXT_TRAILER).map(str::to_owned);
-        if *context.get_or_insert_with(|| of.clone()) != of {
+        let of_context = message.trailer(CONTEXT_TRAILER).map(str::to_owned);
+        if *context.get_or_insert_with(|| of_context.clone()) != of_context {
             return None;
         }
         next = commit.parents.first().copied();

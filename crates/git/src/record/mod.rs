@@ -19,7 +19,7 @@ pub use entries::{EntryError, StoredEntry, entry_history, entry_log, read_entry}
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
 pub use turns::AgentTurns;
-pub use writer::{Batch, Recorder};
+pub use writer::{Batch, ChainEnd, Recorder};
 
 use crate::git::{self, Repo};
 use pleach_core::event::EventError;

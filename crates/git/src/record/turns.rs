@@ -40,8 +40,8 @@ impl AgentTurns {
                 break;
             }
             // What another context has spent is told by its own ref.
-            let of = message.trailer(CONTEXT_TRAILER).map(str::to_owned);
-            if *context.get_or_insert_with(|| of.clone()) != of {
+            let of_context = message.trailer(CONTEXT_TRAILER).map(str::to_owned);
+            if *context.get_or_insert_with(|| of_context.clone()) != of_context {
                 break;
             }
             read.task = read.task.or_else(|| message.trailer(TASK_TRAILER).and_then(|task| task.parse().ok()));

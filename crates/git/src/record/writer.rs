@@ -29,6 +29,16 @@ pub struct Batch {
     pub files: Vec<(String, BlobId)>,
 }
 
+/// Where a chain of records ends.
+#[derive(Debug, Clone, Copy)]
+pub struct ChainEnd {
+    /// The session's first record.
+    pub first: CommitId,
+    pub tip: CommitId,
+    /// The messages up to there.
+    pub messages: u64,
+}
+
 /// The one writer of a chain of records. Holding one is what the session's lock is for.
 #[derive(Debug)]
 pub struct Recorder {
@@ -52,20 +62,15 @@ impl Recorder {
         Self { repo, session, context, redactor, task: None, tip: None, from: None, first: None, messages: 0 }
     }
 
-    /// A recorder that goes on after `tip`, the newest of a chain that began with `first` and holds so many messages.
-    pub fn resume(
-        repo: Repo,
-        session: SessionId,
-        context: ContextId,
-        redactor: Redactor,
-        (first, tip, messages): (CommitId, CommitId, u64),
-    ) -> Self {
+    /// A recorder that goes on where a chain ends.
+    pub fn resume(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor, end: ChainEnd) -> Self {
+        let ChainEnd { first, tip, messages } = end;
         Self { tip: Some(tip), first: Some(first), messages, ..Self::create(repo, session, context, redactor) }
     }
 
     /// A recorder for another context of the session, whose chain goes on from a record of this one that has so many
     /// messages before it; the first append creates it. Messages are numbered on.
-    pub fn fork(&self, context: ContextId, (from, messages): (CommitId, u64)) -> Self {
+    pub fn fork(&self, context: ContextId, from: CommitId, messages: u64) -> Self {
         let Self { repo, session, redactor, task, .. } = self;
         Self {
             task: task.clone(),

@@ -133,8 +133,8 @@ impl BranchFollower {
     ) -> Result<bool, Error> {
         match self.now()? {
             None => {
-                let made = self.repo.refs().swap(&branch_ref(&self.branch), None, self.tip, "pleach: session");
-                made.map_err(git::Error::from)?;
+                let created = self.repo.refs().swap(&branch_ref(&self.branch), None, self.tip, "pleach: session");
+                created.map_err(git::Error::from)?;
                 Ok(true)
             }
             Some(at) if at == self.tip => Ok(false),

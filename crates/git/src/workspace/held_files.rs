@@ -52,7 +52,8 @@ impl HeldFiles {
     pub fn extend(
         &mut self,
         session: &SessionId,
-        (held, gone): (Vec<HeldBack>, Vec<RepoPath>),
+        held: Vec<HeldBack>,
+        gone: Vec<RepoPath>,
         whole: bool,
     ) -> Result<(), Error> {
         let mut files = if whole { BTreeMap::new() } else { self.files.clone() };
@@ -116,14 +117,14 @@ mod tests {
         let mut files = HeldFiles::read(&notes, &own).unwrap();
         let gone = || vec![RepoPath::new(&b"- gone"[..])];
         assert!(files.is_empty());
-        files.extend(&own, (vec![held(b"a b\nc"), held(b"\xff")], gone()), true).unwrap();
-        files.extend(&own, (vec![held(b"more")], Vec::new()), false).unwrap();
+        files.extend(&own, vec![held(b"a b\nc"), held(b"\xff")], gone(), true).unwrap();
+        files.extend(&own, vec![held(b"more")], Vec::new(), false).unwrap();
         assert_eq!(HeldFiles::read(&notes, &own).unwrap().all(), files.all());
         assert_eq!((files.files().count(), files.all().len()), (3, 4));
         assert!(HeldFiles::read(&notes, &other).unwrap().all().is_empty());
         files.retain(&own, &BTreeSet::from([RepoPath::new(&b"more"[..])])).unwrap();
         assert_eq!(HeldFiles::read(&notes, &own).unwrap().all().len(), 1);
-        files.extend(&own, (Vec::new(), gone()), true).unwrap();
+        files.extend(&own, Vec::new(), gone(), true).unwrap();
         assert!(HeldFiles::read(&notes, &own).unwrap().is_empty());
     }
 }

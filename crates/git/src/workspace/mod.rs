@@ -57,5 +57,5 @@ pub use stop_request::StopRequest;
 pub use submodules::refuse_submodule_work;
 pub use turn_change::{patch, prepare_commit, unchanged};
 pub use working_copy::SESSION_NOTE;
-pub use working_copy::{CopyPosition, WorkingCopy};
+pub use working_copy::{CopyOwner, CopyPosition, WorkingCopy};
 pub use workspace::Workspace;

@@ -68,7 +68,7 @@ impl RemoteState {
         let history = repo.history();
         let is_in = |commit: CommitId, tip: CommitId| history.is_ancestor(commit, tip).unwrap_or(false);
         let given = |(name, commit): &(&String, &CommitId)| self.refs.get(*name).is_some_and(|at| is_in(**commit, *at));
-        let mut left = refs.iter().filter(|of| !given(of)).peekable();
+        let mut left = refs.iter().filter(|named| !given(named)).peekable();
         if left.peek().is_none() {
             return true;
         }
@@ -97,7 +97,8 @@ impl PushState {
     pub fn note_pushed(
         common_dir: &Path,
         session: &SessionId,
-        (repo, remote): (&RepoName, &str),
+        repo: &RepoName,
+        remote: &str,
         refs: BTreeMap<String, CommitId>,
     ) -> io::Result<()> {
         let mut known = Self::read(common_dir, session);
@@ -148,7 +149,7 @@ mod tests {
             ("abcdefgh".parse().expect("an id"), RepoName::new("repo").expect("a name"));
         let note = |remote: &str, number| {
             let refs = [("refs/heads/x".to_owned(), CommitId::from_bytes([number; 20]))].into();
-            PushState::note_pushed(dir.path(), &session, (&repo, remote), refs).expect("it is noted");
+            PushState::note_pushed(dir.path(), &session, &repo, remote, refs).expect("it is noted");
             PushState::read(dir.path(), &session)
         };
         assert_eq!(note("/srv/x", 1), PushState::default(), "it is not pushed by itself");

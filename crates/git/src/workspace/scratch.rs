@@ -33,7 +33,7 @@ impl Scratch {
         let (notes, temporary) = (notes(state_dir), std::env::temp_dir());
         let noted =
             |source| Error::Io { doing: "note a directory for temporary files in", path: notes.clone(), source };
-        let made =
+        let not_made =
             |source| Error::Io { doing: "make a directory for temporary files in", path: temporary.clone(), source };
         std::fs::create_dir_all(&notes).map_err(noted)?;
         let mut tries = TRIES;
@@ -47,7 +47,7 @@ impl Scratch {
                     Ok(()) => return Ok(Self { path, note, _held: held }),
                     Err(error) => {
                         std::fs::remove_file(&note).map_err(noted)?;
-                        made(error)
+                        not_made(error)
                     }
                 },
                 Err(error) => noted(error),

@@ -43,9 +43,9 @@ pub fn apply_exclusions(copy: &mut WorkingCopy, rules: &[String]) -> Result<bool
 /// What a person should know of files that are not in it: those of their own sparse checkout, and entries of
 /// `worktrees.exclude` that leave nothing out.
 pub fn absent_file_warnings(copy: &mut WorkingCopy, settings: &WorktreeSettings) -> Result<Vec<Warning>, Error> {
-    let sparse = git::worktree::inherited_sparse(&mut copy.worktree)?.filter(|(absent, _)| *absent > 0).map(|(absent, of)| {
+    let sparse = git::worktree::inherited_sparse(&mut copy.worktree)?.filter(|(absent, _)| *absent > 0).map(|(absent, total)| {
         WarningCode::SparseCheckout.with(format!(
-            "agents work in your sparse checkout: {absent} of {of} files are not in their worktree; `git sparse-checkout list` shows its rules"
+            "agents work in your sparse checkout: {absent} of {total} files are not in their worktree; `git sparse-checkout list` shows its rules"
         ))
     });
     let idle = settings.without_effect(&mut copy.worktree)?.into_iter().map(|entry| {

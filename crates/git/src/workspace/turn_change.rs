@@ -51,7 +51,7 @@ pub(crate) fn find_changes(copy: &mut WorkingCopy, candidates: Option<&[PathBuf]
     if let Some(own) = left_out {
         written.warnings.extend(keep_agent_commit(copy, own)?);
     }
-    copy.held.extend(&copy.session, (written.held_back, written.withheld), is_whole)?;
+    copy.held.extend(&copy.session, written.held_back, written.withheld, is_whole)?;
     Ok(TurnChange {
         writer,
         commit: None,
@@ -154,7 +154,7 @@ pub(super) fn hold_back(copy: &mut WorkingCopy) -> Result<BuiltTree, Error> {
     let scan = git::worktree::scan_all(&mut copy.worktree)?;
     let limits = copy.limits();
     let written = git::worktree::commit_tree(&mut copy.worktree, &scan, &mut copy.repo.writer(), &limits)?;
-    copy.held.extend(&copy.session, (written.held_back.clone(), written.withheld.clone()), true)?;
+    copy.held.extend(&copy.session, written.held_back.clone(), written.withheld.clone(), true)?;
     Ok(written)
 }
 

@@ -79,17 +79,27 @@ impl CopyPosition {
     }
 }
 
+/// Who works in a worktree.
+#[derive(Debug)]
+pub struct CopyOwner {
+    pub session: SessionId,
+    pub branch: BranchName,
+    /// Whether the branch carries commits of turns, or only of steps.
+    pub carries: Commits,
+    pub limits: CommitLimits,
+    pub lock: Lock,
+}
+
 impl WorkingCopy {
-    /// A worktree at these commits. Its branch carries commits of turns, or only of steps.
+    /// A worktree at these commits.
     pub fn new(
         repo: Repo,
         name: RepoName,
-        branch: BranchName,
-        session: SessionId,
         worktree: Worktree,
-        (carries, at): (Commits, CopyPosition),
-        (limits, lock): (CommitLimits, Lock),
+        at: CopyPosition,
+        owner: CopyOwner,
     ) -> Result<Self, Error> {
+        let CopyOwner { session, branch, carries, limits, lock } = owner;
         let watch = GuardWatch::new(&repo)?;
         let held = HeldFiles::read(worktree.notes(), &session)?;
         let (seen, settled, is_overlaid) = (None, false, false);
@@ -120,7 +130,8 @@ impl WorkingCopy {
         let worktree = git::worktree::open(&self.repo, self.path())?;
         let (repo, name, branch) = (self.repo.clone(), self.name.clone(), self.branch.clone());
         let (limits, lock) = (self.limits.clone(), self.lock.clone());
-        Self::new(repo, name, branch, self.session.clone(), worktree, (self.carries, self.at), (limits, lock))
+        let owner = CopyOwner { session: self.session.clone(), branch, carries: self.carries, limits, lock };
+        Self::new(repo, name, worktree, self.at, owner)
     }
 
     /// Notes which session works in it: that of a task works in a slot, which many use.

@@ -306,7 +306,7 @@ impl Workspace {
     }
 
     /// Takes a commit that was prepared here and is recorded by now.
-    pub fn take(&mut self, repo: &RepoName, (commit, tree): (CommitId, TreeId)) -> Result<(), Error> {
+    pub fn take(&mut self, repo: &RepoName, commit: CommitId, tree: TreeId) -> Result<(), Error> {
         match self.copies.get_mut(repo) {
             Some(copy) => copy.take(commit, tree),
             None => Ok(()),

@@ -166,10 +166,10 @@ struct EndRequests {
 
 impl EndRequests {
     fn listen(mut socket: UnixStream) -> io::Result<Self> {
-        let (told, lifeline) = oneshot::channel();
+        let (ended, lifeline) = oneshot::channel();
         std::thread::Builder::new().name("lifeline".into()).spawn(move || {
             let _ = io::copy(&mut socket, &mut io::sink());
-            let _ = told.send(());
+            let _ = ended.send(());
         })?;
         let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
         let [terminate, interrupt, hangup, quit] = kinds.map(signal);
@@ -200,13 +200,13 @@ impl ChildExits {
         // pleach may have been started with SIGCHLD ignored, which makes waiting impossible; a handler undoes that.
         drop(signal(SignalKind::child())?);
         let (begin, begun) = oneshot::channel();
-        let (told, died) = mpsc::channel(1);
+        let (report, died) = mpsc::channel(1);
         std::thread::Builder::new().name("deaths".into()).spawn(move || {
             let dead = || waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             if begun.blocking_recv().is_err() {
                 return;
             }
-            while rustix::io::retry_on_intr(dead).is_ok() && told.blocking_send(()).is_ok() {}
+            while rustix::io::retry_on_intr(dead).is_ok() && report.blocking_send(()).is_ok() {}
         })?;
         Ok(Self { begin: Some(begin), died })
     }

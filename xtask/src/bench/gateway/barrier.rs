@@ -62,7 +62,7 @@ impl Times {
 }
 
 /// Runs a session of pleach whose agent is `agent`, this program, and gives what that has measured.
-pub fn run((pleach, agent): (&Path, &Path), [server, open]: [&str; 2], calls: usize) -> Result<Times, Box<dyn Error>> {
+pub fn run(pleach: &Path, agent: &Path, [server, open]: [&str; 2], calls: usize) -> Result<Times, Box<dyn Error>> {
     let world = World::new()?;
     let repo = files::repository(&world, "repo", FILES)?;
     let (found, dot) = (world.root().join("times.json"), world.root().join("calls.dot"));

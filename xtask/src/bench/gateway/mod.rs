@@ -40,9 +40,9 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
         let (pleach, url, base, calls) = (pleach.to_owned(), server.url(), open.base(), options.calls);
         let agent = std::env::current_exe()?;
         // The open gateway goes on meanwhile.
-        let session = move || barrier::run((&pleach, &agent), [&url, &base], calls).map_err(|error| error.to_string());
+        let session = move || barrier::run(&pleach, &agent, [&url, &base], calls).map_err(|error| error.to_string());
         let times = tokio::task::spawn_blocking(session).await??;
-        open.finish(&server, times, (options.calls, options.streams)).await
+        open.finish(&server, times, options.calls, options.streams).await
     })?;
     show(&found, options);
     let mut verdicts = Verdicts::default();
@@ -125,7 +125,8 @@ impl Open {
         self,
         server: &Server,
         times: Times,
-        (calls, streams): (usize, usize),
+        calls: usize,
+        streams: usize,
     ) -> Result<Found, Box<dyn Error>> {
         let each = (calls / streams).max(3);
         let direct_rate = rate(&server.url(), streams, each).await?;
@@ -134,9 +135,9 @@ impl Open {
         if !rest.warnings.is_empty() {
             return Err(rest.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n").into());
         }
-        let (came, made) = (self.came.await?, WARM_UP + calls + streams * (each + 1));
-        if came != made {
-            return Err(format!("{came} of {made} calls came to the gate").into());
+        let (came, asked) = (self.came.await?, WARM_UP + calls + streams * (each + 1));
+        if came != asked {
+            return Err(format!("{came} of {asked} calls came to the gate").into());
         }
         Ok(Found { times, direct_rate, through_rate })
     }
@@ -191,7 +192,7 @@ mod tests {
             let [open, own] = [Open::start(&server.url()).await.unwrap(), Open::start(&server.url()).await.unwrap()];
             let times = barrier::ask(10, [&server.url(), &open.base(), &own.base()], &file).await.unwrap();
             own.gateway.close().await;
-            (open.finish(&server, times, (10, 4)).await.unwrap(), own.came.await.unwrap())
+            (open.finish(&server, times, 10, 4).await.unwrap(), own.came.await.unwrap())
         });
         let Times { direct, open, unchanged, changed } = &found.times;
         assert_eq!([direct, open, unchanged, changed].map(Samples::len), [10; 4]);

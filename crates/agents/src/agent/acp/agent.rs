@@ -183,7 +183,8 @@ impl AcpAgent {
         mut job: Job,
         variables: Variables,
         arguments: Vec<String>,
-        (launchers, meter): (Option<&Launchers>, Option<UsageMeter>),
+        launchers: Option<&Launchers>,
+        meter: Option<UsageMeter>,
     ) -> CommandSpec {
         let signs = signs_of_life(&job.root, meter);
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::agent::AcpAgent;
-use super::client::{AcpClient, AcpEnd, AcpTask};
+use super::client::{AcpEnd, AcpTask};
 use super::route::AcpRoute;
 use super::session::{self, TurnSink};
 use super::state::KIND;
@@ -45,12 +45,10 @@ pub(super) async fn run(
     job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
     let launchers = Launchers::install(&agent.commands, &job, &agent.server)?;
     let ask = AcpTask { model: asked.filter(|_| !in_settings), ..agent.task(&job, launchers.as_ref()) };
-    let command = agent.command(job, variables, arguments, (launchers.as_ref(), Some(gateway_run.meter())));
+    let command = agent.command(job, variables, arguments, launchers.as_ref(), Some(gateway_run.meter()));
     let sink = TurnSink::State(gateway_run.state());
     let seen = gateway_run
-        .run(turns, cancel, |own| async move {
-            session::run(&agent.spawner, command, AcpClient::new(ask), sink, &own).await
-        })
+        .run(turns, cancel, |own| async move { session::run(&agent.spawner, command, ask, sink, &own).await })
         .await;
     let undone = seen.why_unfinished(&agent.name());
     let RunOutcome { ended: talked, last, stopped, said, asked, unanswered, given_up, .. } = seen;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::agent::AcpAgent;
-use super::client::AcpClient;
 use super::gateway;
 use super::session::{self, TurnSink};
 use crate::agent::cli::{Variables, set_up_separate_home, writable_paths};
@@ -37,10 +36,8 @@ pub(super) async fn work(
     });
     let launchers = Launchers::install(&agent.commands, &job, &agent.server)?;
     let ask = agent.task(&job, launchers.as_ref());
-    let command = agent.command(job, variables, Vec::new(), (launchers.as_ref(), None));
-    let talked =
-        session::run(&agent.spawner, command, AcpClient::new(ask), TurnSink::Turns(turns, agent.is_unbilled()), cancel)
-            .await;
+    let command = agent.command(job, variables, Vec::new(), launchers.as_ref(), None);
+    let talked = session::run(&agent.spawner, command, ask, TurnSink::Turns(turns, agent.is_unbilled()), cancel).await;
     let (client, ended) = agent.ended(talked, turns, cancel)?;
     agent.conclude(client, ended, turns).await
 }

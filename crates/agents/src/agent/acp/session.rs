@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::client::{AcpAction, AcpClient, AcpEnd};
+use super::client::{AcpAction, AcpClient, AcpEnd, AcpTask};
 use super::lines::{LineSplitter, OutputLine, UNREAD};
 use crate::agent::{AgentError, StateRef, Turn, TurnVerdict, Turns};
 use os::deadline::{Deadline, reached, within};
@@ -44,10 +44,11 @@ pub(super) struct EndedSession {
 pub(super) async fn run(
     spawner: &Spawner,
     command: CommandSpec,
-    (client, hello): (AcpClient, Vec<u8>),
+    task: AcpTask,
     sink: TurnSink<'_>,
     cancel: &Cancel,
 ) -> EndedSession {
+    let (client, hello) = AcpClient::new(task);
     let (say, input) = unbounded_channel();
     let (heard, lines) = unbounded_channel();
     let (killer, door) = Cancel::new();

@@ -146,7 +146,7 @@ impl Play {
 }
 
 /// A turn in a few words.
-fn told(turn: &Turn) -> String {
+fn describe(turn: &Turn) -> String {
     let calls: Vec<String> = turn
         .tool_calls
         .iter()
@@ -173,20 +173,20 @@ fn told(turn: &Turn) -> String {
 fn replayed(capture: &str) -> (Play, Vec<String>) {
     let mut play = Play::new(ask());
     play.replay(capture);
-    let told = play.turns.iter().map(told).collect();
+    let turns = play.turns.iter().map(describe).collect();
     let ends: Vec<(bool, bool)> = play.turns.iter().map(|turn| (turn.exact, turn.is_last)).collect();
     let (last, before) = ends.split_last().expect("a turn");
     assert_eq!(*last, (true, true));
     assert!(before.iter().all(|end| *end == (false, false)), "what is between calls is inferred");
-    (play, told)
+    (play, turns)
 }
 
 #[test]
 fn claude_code_is_understood() {
-    let (play, told) = replayed(CLAUDE);
+    let (play, turns) = replayed(CLAUDE);
     let root = "/workspace/repo";
     assert_eq!(
-        told,
+        turns,
         [
             format!(
                 "Turn 1: I will write hello.txt. | Write(\"{root}/hello.txt\") | 1111+0r+0w/0 | None | claude-opus-5-5"
@@ -212,15 +212,15 @@ fn claude_code_is_understood() {
 
 #[test]
 fn codex_is_understood() {
-    let (play, told) = replayed(CODEX);
+    let (play, turns) = replayed(CODEX);
     let first = "Warning: Model metadata for `mock-model` not found.";
-    assert!(told[0].starts_with(first), "{told:?}");
+    assert!(turns[0].starts_with(first), "{turns:?}");
     assert!(
-        told[0].ends_with(" | edit([\"/workspace/repo/p.txt\"]) | 1111+0r+0w/0 | None | mock-model[medium]"),
-        "{told:?}"
+        turns[0].ends_with(" | edit([\"/workspace/repo/p.txt\"]) | 1111+0r+0w/0 | None | mock-model[medium]"),
+        "{turns:?}"
     );
     assert_eq!(
-        told[1..],
+        turns[1..],
         [
             "patch two | edit([\"/workspace/repo/p.txt\",\"/workspace/repo/q.txt\"]) | 2222+0r+0w/0 | None | mock-model[medium]",
             "Done patch. |  | 2667+600r+0w/66 | None | mock-model",
@@ -231,10 +231,10 @@ fn codex_is_understood() {
 
 #[test]
 fn gemini_logs_in_when_required() {
-    let (play, told) = replayed(GEMINI);
+    let (play, turns) = replayed(GEMINI);
     let root = "/workspace/repo";
     assert_eq!(
-        told,
+        turns,
         [
             format!(
                 "Turn 1: I will write hello.txt. | edit([\"{root}/hello.txt\"]) | 0+0r+0w/0 | None | gemini-2.5-pro"
@@ -255,10 +255,10 @@ fn gemini_logs_in_when_required() {
 
 #[test]
 fn opencode_is_understood() {
-    let (_, told) = replayed(OPENCODE);
+    let (_, turns) = replayed(OPENCODE);
     let root = "/workspace/repo";
     assert_eq!(
-        told,
+        turns,
         [
             format!(
                 "Turn 1: I will write hello.txt. | edit(\"{root}/hello.txt\") | 0+0r+0w/0 | None | mock/mock-model"
@@ -479,7 +479,7 @@ fn a_sandboxed_agent_gets_no_sandbox_of_its_own() {
         job
     };
     let words = |agent: &AcpAgent, job: Job| {
-        let argv = agent.command(job, Vec::new(), Vec::new(), (None, None)).argv;
+        let argv = agent.command(job, Vec::new(), Vec::new(), None, None).argv;
         argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(words(&agent("codex-acp"), job(true)), "codex-acp -c sandbox_mode=danger-full-access");

@@ -333,8 +333,8 @@ fn reported_usage(answer: &Prompted) -> Option<(Usage, Option<String>)> {
         [one] => Some(one.get("model")?.as_str()?.to_owned()),
         _ => None,
     });
-    let told = Some(&answer.usage).filter(|usage| usage.is_object()).or_else(|| quota?.get("token_count"))?;
-    let number = |names: &[&str]| names.iter().find_map(|name| told.get(name)?.as_u64()).unwrap_or_default();
+    let counts = Some(&answer.usage).filter(|usage| usage.is_object()).or_else(|| quota?.get("token_count"))?;
+    let number = |names: &[&str]| names.iter().find_map(|name| counts.get(name)?.as_u64()).unwrap_or_default();
     let mut usage = Usage {
         input: number(&["inputTokens", "input_tokens"]),
         cache_read: number(&["cachedReadTokens", "cachedInputTokens", "cached_input_tokens"]),

@@ -102,7 +102,7 @@ impl Asker<'_> {
                         return Err(AgentError::Unanswered(self.gave_up(&error, failures.all)));
                     };
                     if pause >= WORTH_TELLING {
-                        self.turns.wait(&waits(&error.message, pause, (failures.all, self.limits.retries)));
+                        self.turns.wait(&waits(&error.message, pause, failures.all, self.limits.retries));
                     }
                     let rested = self.rest(pause, cancel).await;
                     self.turns.stop_waiting();
@@ -197,7 +197,7 @@ impl Failures {
 }
 
 /// What is waited for, in words.
-fn waits(why: &str, pause: Duration, (nth, most): (u32, u32)) -> String {
+fn waits(why: &str, pause: Duration, nth: u32, most: u32) -> String {
     format!("retrying in {} s ({nth} of {most}): {why}", pause.as_secs_f64().round())
 }
 

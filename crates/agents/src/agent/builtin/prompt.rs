@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use pleach_core::ids::NodeId;
 
-    fn told(dir: &TempDir, start: &str, change: impl FnOnce(&mut Job)) -> String {
+    fn prompt_of(dir: &TempDir, start: &str, change: impl FnOnce(&mut Job)) -> String {
         let mut job = Job::new(NodeId::new("implement").unwrap(), "task", dir.path(), "/state/status.json");
         job.cwd = dir.path().join(start);
         change(&mut job);
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn the_prompt_names_directory_sandbox_and_status_file() {
         let dir = TempDir::new().unwrap();
-        let text = told(&dir, ".", |_| {});
+        let text = prompt_of(&dir, ".", |_| {});
         for fact in [
             "step `implement`",
             "at most 200 answers",
@@ -158,7 +158,7 @@ mod tests {
         }
         assert!(text.contains(&format!("You work in `{}", dir.path().display())), "{text}");
         assert!(!text.contains("Rules of this project"));
-        let text = told(&dir, ".", |job| job.tools = false);
+        let text = prompt_of(&dir, ".", |job| job.tools = false);
         assert!(text.contains("no tools") && !text.contains("status.json"), "{text}");
     }
 
@@ -171,7 +171,7 @@ mod tests {
         fs::write(dir.path().join("sub/CLAUDE.md"), "sub rules").unwrap();
         fs::write(dir.path().join("sub/deep/AGENTS.md"), "too deep").unwrap();
         symlink("/etc/passwd", dir.path().join("sub/AGENTS.md")).unwrap();
-        let text = told(&dir, "sub", |_| {});
+        let text = prompt_of(&dir, "sub", |_| {});
         let rules = text.split("# Rules of this project\n").nth(1).unwrap();
         assert_eq!(rules, "\n## AGENTS.md\nroot rules\n\n## sub/CLAUDE.md\nsub rules\n");
     }
@@ -181,7 +181,7 @@ mod tests {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("AGENTS.md"), "a".repeat(BUDGET - 5)).unwrap();
         fs::write(dir.path().join("CLAUDE.md"), "\u{e4}".repeat(100)).unwrap();
-        let text = told(&dir, ".", |_| {});
+        let text = prompt_of(&dir, ".", |_| {});
         assert_eq!(text.matches('\u{e4}').count(), 2, "five bytes hold two of them");
         assert!(text.ends_with("[cut: project rules are read up to 32 KB]\n") && !text.contains('\u{fffd}'));
     }

@@ -94,7 +94,7 @@ pub(in crate::agent) struct GatewaySetup<'a> {
 impl GatewaySetup<'_> {
     /// Makes what the program finds in its home.
     pub fn make_home(&self) -> Result<(), AgentError> {
-        let made = || {
+        let make = || {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.home)?;
             std::fs::set_permissions(self.home, Permissions::from_mode(0o700))?;
             // The agent can write there, and may have been here before: what is there is left, what is made stays
@@ -117,7 +117,7 @@ impl GatewaySetup<'_> {
             }
             Ok(())
         };
-        made().map_err(|error: std::io::Error| {
+        make().map_err(|error: std::io::Error| {
             let (program, home) = (&self.preset.program, self.home.display());
             AgentError::Transient(format!("cannot make a home for `{program}` in {home}: {error}"))
         })

@@ -98,9 +98,9 @@ async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<WaitingHo
 }
 
 async fn read(mut stream: tokio::net::UnixStream) -> Option<WaitingHook> {
-    let mut told = Vec::new();
-    (&mut stream).take(LONGEST).read_to_end(&mut told).await.ok()?;
-    Some(WaitingHook { event: serde_json::from_slice(&told).ok()?, stream })
+    let mut bytes = Vec::new();
+    (&mut stream).take(LONGEST).read_to_end(&mut bytes).await.ok()?;
+    Some(WaitingHook { event: serde_json::from_slice(&bytes).ok()?, stream })
 }
 
 impl Drop for HookListener {
@@ -158,9 +158,9 @@ pub fn hook_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         let name = path.file_name().and_then(OsStr::to_str).ok_or(io::ErrorKind::InvalidInput)?;
         let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let mut stream = through(dir, name, UnixStream::connect)?;
-        let mut told = Vec::new();
-        io::stdin().lock().take(LONGEST).read_to_end(&mut told)?;
-        stream.write_all(&told)?;
+        let mut bytes = Vec::new();
+        io::stdin().lock().take(LONGEST).read_to_end(&mut bytes)?;
+        stream.write_all(&bytes)?;
         stream.shutdown(std::net::Shutdown::Write)?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;

@@ -54,9 +54,9 @@ impl<'a> Launch<'a> {
                  short account of what you did and what is left.{epilogue}"
             );
         }
-        let told = self.agent.profile.text();
-        let told = if told.is_empty() { String::new() } else { format!("{}\n\n", told.trim()) };
-        format!("{told}{}{epilogue}", self.job.prompt)
+        let profile = self.agent.profile.text();
+        let profile = if profile.is_empty() { String::new() } else { format!("{}\n\n", profile.trim()) };
+        format!("{profile}{}{epilogue}", self.job.prompt)
     }
 
     /// The end of its prompt.

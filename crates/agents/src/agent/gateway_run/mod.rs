@@ -46,18 +46,17 @@ pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked 
 pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The worktree holds what \
                                                has been done so far; go on until the task is done.";
 
-/// What some versions of Claude Code put into a conversation before that, with a made-up answer.
+/// What some versions of Claude Code insert before such a prompt, with a made-up answer.
 const MADE_UP: &str = "Continue from where you left off.";
 
 /// Messages with these are not tasks: they come from pleach, or from a resumed program.
 const INTERRUPTIONS: [&str; 3] = [WAS_INTERRUPTED, TASK_WAS_INTERRUPTED, MADE_UP];
 
-/// How long a program that is to end is left its calls that are on their way, and those are waited for that one which
-/// has ended has left behind.
+/// How long a program that is to end may finish its calls in flight, and how long those of one that has ended are
+/// waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a call waits for others whose answers the program does not read: it may read on only when this one is
-/// answered.
+/// How long a call waits while the program leaves other answers unread: it may read on only when this one is answered.
 const DEADLOCK: Duration = Duration::from_secs(20);
 
 /// How many calls in a row may end without a complete answer, where the settings do not say.
@@ -91,10 +90,9 @@ impl StateRef {
 /// How a program's work behind the gateway went.
 #[derive(Debug)]
 pub struct RunOutcome<T> {
-    /// What running the program gave.
+    /// The program's result.
     pub ended: T,
-    /// Its last turn, which is still to be reported, now that nothing of the program runs any more. None when every
-    /// turn was.
+    /// Its last turn, still to be reported now that no process of the program runs. None when every turn was reported.
     pub last: Option<Turn>,
     /// Whether it was stopped after a turn.
     pub stopped: bool,
@@ -108,13 +106,13 @@ pub struct RunOutcome<T> {
     pub given_up: Option<AgentError>,
     /// Why its newest call in a conversation has no complete answer, where that is so.
     pub unanswered: Option<LlmError>,
-    /// Whether a script was there for its work, and was asked for none of it.
+    /// Whether there was a script for its work that was never asked.
     pub unscripted: bool,
 }
 
 impl<T> RunOutcome<T> {
-    /// Why a program has not done its work, whatever it says: without an answer of its model to the last thing it
-    /// asked, it cannot know that it has.
+    /// Why a program has not done its work, whatever it says: while its last call is unanswered, it cannot know that it
+    /// has.
     pub fn why_unfinished(&self, program: &str) -> Option<AgentError> {
         let ended = format!("agent `{program}` ended, but");
         if let Some(why) = &self.unanswered {
@@ -134,8 +132,8 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever
-/// it made of it.
+/// Why a program failed: where its newest call has no answer for a reason outside of the job, that reason, whatever it
+/// reports.
 pub(crate) fn explain_failure(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
     let Some(LlmError { class, message, .. }) = unanswered else { return error };
     let why = unanswered_error(*class, format!("agent `{program}` got no answer from its model: {message}"));
@@ -150,7 +148,7 @@ pub(crate) fn explain_failure(program: &str, error: AgentError, unanswered: Opti
     }
 }
 
-/// What it means for a job that a call has no answer, which is of this class.
+/// What a call without an answer means for a job, by the class of its error.
 fn unanswered_error(class: ErrorClass, message: String) -> AgentError {
     match class {
         ErrorClass::Auth | ErrorClass::Unavailable => AgentError::Environment(message),
@@ -183,7 +181,7 @@ impl GatewayRun {
         Ok(Self { gateway, held_calls, replay, state, max_failed_calls: MAX_FAILED_CALLS })
     }
 
-    /// The same with so many calls in a row that may end without a complete answer, where that is said.
+    /// The same with the most calls in a row that may end without a complete answer, if set.
     #[must_use]
     pub fn with_max_failed_calls(self, max_failed_calls: Option<u32>) -> Self {
         Self { max_failed_calls: max_failed_calls.unwrap_or(self.max_failed_calls), ..self }
@@ -264,10 +262,10 @@ impl GatewayRun {
                 }
                 ended = &mut running => break ended,
             }
-            // What comes and goes from here on is looked at again.
+            // Changes from here on are looked at again.
             flights.mark_unchanged();
             if log.is_stopping && gateway.failed_calls().borrow().calls > 0 && flights.borrow().awaited() == 0 {
-                // Between two tries it does nothing that would have to be finished.
+                // Between two tries there is nothing to be finished.
                 log.stopped_by = log.stopped_by.or(Some(STOPPED));
             }
             if log.release_calls(&gateway, &mut held_calls).await == TurnVerdict::Stop {
@@ -281,9 +279,9 @@ impl GatewayRun {
         // A program that has ended need not be stopped.
         let stopped = log.stopped_by == Some(STOPPED);
         if !killed {
-            // What the program did not wait for is paid for as well.
+            // Calls it did not wait for are paid for as well.
             tokio::select! {
-                // One that takes longer is cut off, and counts as far as it has come.
+                // One that takes longer is cut off; its cost until then counts.
                 _ = within(PATIENCE, gateway.idle()) => {}
                 () = cancel.killed() => {}
             }
@@ -306,7 +304,7 @@ impl GatewayRun {
     }
 }
 
-/// Waits until no client waits for a call in flight, at most until then.
+/// Waits until no client waits for a call in flight, at most until `end`.
 async fn unattended_until(gateway: &Gateway, end: Option<Deadline>) {
     if let Some(end) = end {
         end.ready(gateway.unattended()).await;
@@ -318,7 +316,7 @@ struct TurnLog<'a> {
     turns: &'a Turns,
     provider: String,
     replay: Replay,
-    /// Whether the last turn on record is still to come again.
+    /// Whether the last turn on record is yet to be repeated.
     repeating: bool,
     state: StateRef,
     side_calls: Vec<SideCall>,
@@ -337,7 +335,7 @@ struct TurnLog<'a> {
     max_failed_calls: u32,
     /// Calls that are held, oldest first.
     waiting: VecDeque<HeldCall>,
-    /// Whether the oldest of them is let through beside others for which there is no room with it.
+    /// Whether the oldest of them is let through although there is no room for it.
     may_overtake: bool,
 }
 
@@ -365,7 +363,7 @@ impl<'a> TurnLog<'a> {
         }
     }
 
-    /// Takes in a call: what has ended before it is reported. Then it is answered from the record, or it waits.
+    /// Takes in a call: reports what ended before it; then the call is answered from the record, or waits.
     async fn take(&mut self, mut held: HeldCall) {
         self.asked |= held.conversation.is_some();
         self.add_side_calls(std::mem::take(&mut held.side_calls), std::mem::take(&mut held.warnings));
@@ -387,8 +385,8 @@ impl<'a> TurnLog<'a> {
         }
     }
 
-    /// Lets calls that wait through, one after the other, as long as there is room for what they may take beside those
-    /// on their way. Who is alone needs no room: only what was spent counts then. At a limit all are refused.
+    /// Forwards waiting calls one by one, as long as the budget has room for what they may take beside those in flight.
+    /// A call that is alone needs no room: only what was spent counts. At a limit all are refused.
     async fn release_calls(
         &mut self,
         gateway: &Gateway,
@@ -397,7 +395,7 @@ impl<'a> TurnLog<'a> {
         loop {
             let outstanding = gateway.outstanding();
             self.add_side_calls(outstanding.side_calls, outstanding.warnings);
-            // What these bring to be reported may be missing from what is owed, or is counted twice.
+            // What these report may be missing from `outstanding`, or be counted twice.
             let mut is_old = false;
             while let Ok(held) = held_calls.try_recv() {
                 self.take(held).await;
@@ -417,7 +415,7 @@ impl<'a> TurnLog<'a> {
                 continue;
             }
             let failed = gateway.failed_calls().borrow().clone();
-            // One that waits is one too many; where none does, the gateway has refused it already.
+            // A waiting call is one too many; where none waits, the gateway has refused it.
             let too_many = self.max_failed_calls.saturating_add(u32::from(self.waiting.is_empty()));
             if failed.calls >= too_many {
                 self.end_loop(gateway, failed).await;
@@ -449,7 +447,7 @@ impl<'a> TurnLog<'a> {
         }
     }
 
-    /// The program asks again and again without an answer. It is ended, unless it has changed files all the same.
+    /// The program asks again and again without an answer. It is ended, unless it has changed files meanwhile.
     async fn end_loop(&mut self, gateway: &Gateway, failed: FailedCalls) {
         let before = self.turns.writes();
         self.report_failures(gateway).await;
@@ -467,8 +465,8 @@ impl<'a> TurnLog<'a> {
         self.give_up(unanswered_error(why.class, message));
     }
 
-    /// Reports what more than a few calls without a complete answer have cost and brought, at once: the next turn may
-    /// be far. Whatever tools have written meanwhile belongs to another.
+    /// Reports at once what more than a few calls without a complete answer cost and said: the next turn may be far.
+    /// Files that tools have written meanwhile belong to another turn.
     async fn report_failures(&mut self, gateway: &Gateway) {
         match gateway.failed_calls().borrow().calls {
             0 => return self.turns.stop_waiting(),
@@ -491,8 +489,8 @@ impl<'a> TurnLog<'a> {
         self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
     }
 
-    /// Where unreported spending may have used up the budget, it is reported now, whatever still runs: whether one more
-    /// call is made is not for the program to decide by ending its turns or not.
+    /// Unreported spending that may have used up the budget is reported now, whatever still runs: a program cannot get
+    /// one more call by leaving its turns open.
     async fn report_unreported(&mut self, gateway: &Gateway) {
         let rest = gateway.take_unreported();
         self.add_side_calls(rest.side_calls, rest.warnings);
@@ -519,7 +517,7 @@ impl<'a> TurnLog<'a> {
         }
     }
 
-    /// The turn an exchange makes.
+    /// The turn of an exchange.
     fn turn(&mut self, exchange: Exchange) -> Turn {
         let Exchange { conversation, opening, response, results, model, usage, cost_usd, estimated, broken_off } =
             exchange;
@@ -538,7 +536,7 @@ impl<'a> TurnLog<'a> {
         }
         let mut messages: Vec<Message> = opening.into_iter().chain(answer).chain(results).collect();
         messages.iter_mut().for_each(|message| message.set_conversation(conversation));
-        // Once the record is used up, what the program wrote should be what it wrote then.
+        // Once the record is used up, its files should be as they were recorded.
         let repeats = conversation == 0 && self.repeating && self.replay.is_over();
         if repeats {
             self.repeating = false;
@@ -559,7 +557,7 @@ impl<'a> TurnLog<'a> {
         }
     }
 
-    /// A turn for what belongs to none: what was spent on side calls, or a program that never asked.
+    /// A turn for what belongs to none: spending on side calls, or a program that never asked.
     fn final_turn(&self) -> Option<Turn> {
         let nothing = self.side_calls.is_empty() && self.warnings.is_empty();
         if self.reported > 0 && nothing {

@@ -20,7 +20,7 @@ pub(super) struct Replay {
     conversations: Vec<RecordedConversation>,
     /// The record of each live conversation; none for those that are new.
     playing: BTreeMap<usize, Option<usize>>,
-    /// The newest answer given in each, for when it is asked for again.
+    /// The newest answer given in each, for when a call is repeated.
     given: BTreeMap<usize, Message>,
 }
 
@@ -65,7 +65,7 @@ impl Replay {
         Some(response(message))
     }
 
-    /// The record of a conversation that begins: one that began alike; for the agent's own, its own.
+    /// The record for a new conversation: one that began alike; for the agent's own, its own.
     fn find(&mut self, conversation: usize, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
         let free = |recorded: &RecordedConversation| !recorded.taken;
@@ -76,8 +76,8 @@ impl Replay {
         Some(found)
     }
 
-    /// The record of a conversation that begins without tools: one that began alike and has none. Nothing less will do,
-    /// or a title would be answered with the agent's own answer.
+    /// The record for a new conversation without tools: one that began alike and called none. A looser match could
+    /// answer a title with the agent's own answer.
     fn find_plain(&mut self, request: &Request) -> Option<usize> {
         let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
         let plain = |recorded: &RecordedConversation| {
@@ -91,7 +91,7 @@ impl Replay {
         Some(found)
     }
 
-    /// Whether nothing recorded is left to say.
+    /// Whether the record is used up.
     pub(super) fn is_over(&self) -> bool {
         self.conversations.iter().all(|recorded| recorded.answers.is_empty())
     }

@@ -176,23 +176,23 @@ mod tests {
         job.launchers = Some(place.clone());
         std::fs::create_dir_all(place.join("bin")).unwrap();
         std::fs::write(place.join("bin/old"), "").unwrap();
-        let made = Launchers::install(&tools, &job, &["/bin/pleach".into()]).unwrap().unwrap();
+        let launchers = Launchers::install(&tools, &job, &["/bin/pleach".into()]).unwrap().unwrap();
         let names: Vec<_> =
             std::fs::read_dir(place.join("bin")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["say"], "the job does not work in the repository `a`");
         let bin = place.join("bin").into_os_string().into_string().unwrap();
         let path = |mut env: Vec<(OsString, Option<OsString>)>, inherited: Option<&str>| {
-            made.add_to_path(&mut env, inherited.map(OsStr::new));
+            launchers.add_to_path(&mut env, inherited.map(OsStr::new));
             env.pop().unwrap().1.unwrap().into_string().unwrap()
         };
         assert_eq!(path(Vec::new(), Some("/bin")), format!("{bin}:/bin"));
         assert_eq!(path(vec![("PATH".into(), Some("/own".into()))], Some("/bin")), format!("{bin}:/own"));
         assert_eq!(path(vec![("PATH".into(), None)], Some("/bin")), bin);
         assert_eq!(
-            made.describe(),
+            launchers.describe(),
             format!("Commands of this project for you, on PATH and in `{bin}`:\n- `say`: Runs `x`.")
         );
-        let server = made.server().unwrap();
+        let server = launchers.server().unwrap();
         assert_eq!(server.argv(), format!("[\"/bin/pleach\",\"{}\"]", place.join("tools.json").display()));
         let script = std::fs::read_to_string(place.join("bin/say")).unwrap();
         assert!(script.contains(r"it'\''s/tools/bin'") && script.ends_with(" '-c' 'x' 'say' \"$@\"\n"), "{script}");

@@ -23,7 +23,7 @@ pub(super) fn is_probe(request: &Request) -> bool {
     request.max_tokens.is_some_and(|most| most <= 1)
 }
 
-/// The answer a request continues, where it names that and does not repeat it.
+/// The answer a request continues, where it names its id and does not repeat it.
 pub(in crate::gateway) fn named(request: &Request) -> Option<&str> {
     request.extra.get(Format::Responses.name())?.get("previous_response_id")?.as_str()
 }

@@ -15,7 +15,7 @@ struct Reservation {
     reserved: Option<CallCost>,
     /// What its provider says that it has taken already.
     counted: CallCost,
-    /// Whether its client is to take the next piece of its answer.
+    /// Whether its client has yet to read the next piece.
     is_unread: Arc<AtomicBool>,
 }
 
@@ -48,7 +48,7 @@ impl Reservations {
         self.most.output = self.most.output.max(usage.output);
     }
 
-    /// A call is held. Gives where its relay says whether its client is to read.
+    /// A call is held. Returns the flag its relay sets while a piece is unread.
     pub(in crate::gateway) fn hold(&mut self, call: u64) -> Arc<AtomicBool> {
         let is_unread = Arc::new(AtomicBool::new(false));
         self.under_way.insert(

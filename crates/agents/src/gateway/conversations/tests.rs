@@ -107,8 +107,8 @@ fn parallel_subagents_have_their_own_conversations() {
     let one = conversations.arrive(&request(&[Message::user("help one")]), None).unwrap();
     let two = conversations.arrive(&request(&[Message::user("help two")]), None).unwrap();
     assert_eq!((one.conversation, two.conversation), (1, 2));
-    let told: Vec<usize> = one.ended.iter().map(|exchange| exchange.conversation).collect();
-    assert_eq!((told, two.ended.len()), (vec![0], 0), "what was done before the first helper is the main call's");
+    let ended: Vec<usize> = one.ended.iter().map(|exchange| exchange.conversation).collect();
+    assert_eq!((ended, two.ended.len()), (vec![0], 0), "what was done before the first helper is the main call's");
     answer(&mut conversations, two.flight, asks("b"));
     answer(&mut conversations, one.flight, asks("a"));
     let messages = [Message::user("help one"), asks("a"), result("a")];
@@ -116,12 +116,12 @@ fn parallel_subagents_have_their_own_conversations() {
     assert_eq!((next.conversation, next.ended.len(), next.ended[0].conversation), (1, 1, 1));
     let messages = [Message::user("help two"), asks("b"), result("b")];
     let next = exchange(&mut conversations, &messages, Message::assistant("two is done"));
-    let told: Vec<usize> = next.ended.iter().map(|exchange| exchange.conversation).collect();
-    assert_eq!((next.conversation, told), (2, vec![1, 2]), "the first helper's last words are over by now");
+    let ended: Vec<usize> = next.ended.iter().map(|exchange| exchange.conversation).collect();
+    assert_eq!((next.conversation, ended), (2, vec![1, 2]), "the first helper's last words are over by now");
     let messages = [Message::user("task"), asks("main"), result("main")];
     let next = exchange(&mut conversations, &messages, Message::assistant("all is done"));
-    let told: Vec<usize> = next.ended.iter().map(|exchange| exchange.conversation).collect();
-    assert_eq!((next.conversation, told), (0, vec![2]));
+    let ended: Vec<usize> = next.ended.iter().map(|exchange| exchange.conversation).collect();
+    assert_eq!((next.conversation, ended), (0, vec![2]));
     assert_eq!(conversations.report_all()[0].opening, [result("main")], "what the tools said opens the next exchange");
 }
 
@@ -142,8 +142,8 @@ fn an_abandoned_conversation_is_reported_when_the_next_starts() {
     answer(&mut conversations, two.flight, asks("y"));
     answer(&mut conversations, one.flight, asks("x"));
     assert!(conversations.arrive(&request(&[Message::user("help three")]), None).unwrap().ended.is_empty());
-    let told: Vec<usize> = conversations.report_all().iter().map(|exchange| exchange.conversation).collect();
-    assert_eq!(told, [3, 4], "in the order of their calls");
+    let ended: Vec<usize> = conversations.report_all().iter().map(|exchange| exchange.conversation).collect();
+    assert_eq!(ended, [3, 4], "in the order of their calls");
 }
 
 #[test]

@@ -415,9 +415,9 @@ impl RemoteInner {
         let body = assembler.so_far();
         read.map_err(|error| {
             let class = if begun && error.class == ErrorClass::Transient { ErrorClass::Cut } else { error.class };
-            let told = self.format.usage_of(&body);
+            let usage = self.format.usage_of(&body);
             // What broke off is paid for as far as it came.
-            let taken = if begun { by_length(told, true, sent, words(&body)) } else { (told, false) };
+            let taken = if begun { by_length(usage, true, sent, words(&body)) } else { (usage, false) };
             let arrived = self.format.decode_reply(body.clone()).ok().map(|response| response.message);
             LlmError { class, ..error }.charged(model, taken).with(arrived.filter(|_| begun))
         })?;

@@ -106,7 +106,7 @@ fn messages_of(messages: &[Message]) -> Vec<Value> {
             Role::User | Role::Tool => "user",
         };
         let blocks: Vec<Value> = message.content.iter().filter_map(encode_part).collect();
-        say(&mut all, role, ("content", blocks), kept(&message.extra, FORMAT));
+        say(&mut all, role, "content", blocks, kept(&message.extra, FORMAT));
     }
     all.into_iter().map(Value::Object).collect()
 }

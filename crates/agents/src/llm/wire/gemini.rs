@@ -140,7 +140,7 @@ fn contents_of(messages: &[Message]) -> Vec<Value> {
         let role = if message.role == Role::Assistant { "model" } else { "user" };
         let earlier = &messages[..index];
         let parts: Vec<Value> = message.content.iter().filter_map(|part| encode_part(part, earlier)).collect();
-        say(&mut all, role, ("parts", parts), kept(&message.extra, FORMAT));
+        say(&mut all, role, "parts", parts, kept(&message.extra, FORMAT));
     }
     all.into_iter().map(Value::Object).collect()
 }

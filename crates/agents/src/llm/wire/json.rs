@@ -94,12 +94,7 @@ pub(super) fn kept<'a>(extra: &'a Extra, format: &str) -> Option<&'a JsonObject>
 
 /// Adds what one side says; what it says in several messages becomes one, with its parts under `key`. What the format
 /// alone knows of the message stays with it.
-pub(super) fn say(
-    said: &mut Vec<JsonObject>,
-    role: &str,
-    (key, parts): (&str, Vec<Value>),
-    known: Option<&JsonObject>,
-) {
+pub(super) fn say(said: &mut Vec<JsonObject>, role: &str, key: &str, parts: Vec<Value>, known: Option<&JsonObject>) {
     if parts.is_empty() {
         return;
     }

@@ -92,7 +92,7 @@ fn tools_brought(item: &Value) -> Vec<ToolSpec> {
     if item.get("type").is_none_or(|kind| kind != TOOLS) {
         return Vec::new();
     }
-    let listed = |of: &Value| of.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    let listed = |value: &Value| value.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
     let own = |tool: Value| if tool.get("tools").is_some() { listed(&tool) } else { vec![tool] };
     let tools = listed(item).into_iter().flat_map(own).filter_map(|tool| decode_tool(tool).ok());
     let marked = |mut tool: ToolSpec| {

@@ -257,7 +257,7 @@ fn a_new_file_may_follow_a_renamed_directory() {
 
 #[test]
 fn a_changed_mode_is_kept_beside_changed_content() {
-    let of = |ours, theirs| {
+    let with_modes = |ours, theirs| {
         let mut merge = Merge::of(&[("f", "1\n2\n3\n")], &[("f", "1\n2\n3\nours\n")], &[("f", "theirs\n2\n3\n")]);
         merge.trees[1] = with_mode(merge.trees[1].clone(), "f", ours);
         merge.trees[2] = with_mode(merge.trees[2].clone(), "f", theirs);
@@ -265,12 +265,15 @@ fn a_changed_mode_is_kept_beside_changed_content() {
     };
     let merged = |mode| with_mode(tree(&[("f", "theirs\n2\n3\nours\n")]), "f", mode);
     let (plain, executable) = (FileMode::Plain, FileMode::Executable);
-    assert_eq!(of(executable, plain).findings(&merged(executable)), NONE);
-    assert_eq!(of(executable, plain).findings(&merged(plain)), ["`f`: the mode is not that of the target"]);
-    assert_eq!(of(plain, executable).findings(&merged(plain)), ["`f`: the mode is not that of the branch"]);
-    assert_eq!(of(executable, executable).findings(&merged(plain)), ["`f`: the mode is not that of both sides"]);
+    assert_eq!(with_modes(executable, plain).findings(&merged(executable)), NONE);
+    assert_eq!(with_modes(executable, plain).findings(&merged(plain)), ["`f`: the mode is not that of the target"]);
+    assert_eq!(with_modes(plain, executable).findings(&merged(plain)), ["`f`: the mode is not that of the branch"]);
+    assert_eq!(
+        with_modes(executable, executable).findings(&merged(plain)),
+        ["`f`: the mode is not that of both sides"]
+    );
     let neither = ["`f`: the mode changed, though neither side changed it"];
-    assert_eq!(of(plain, plain).findings(&merged(executable)), neither);
+    assert_eq!(with_modes(plain, plain).findings(&merged(executable)), neither);
     // Where one side changed the mode alone, the content is that of the other.
     let mut merge = Merge::of(&[("f", "1\n")], &[("f", "1\n")], &[("f", "2\n")]);
     merge.trees[1] = with_mode(merge.trees[1].clone(), "f", executable);

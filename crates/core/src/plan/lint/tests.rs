@@ -453,15 +453,15 @@ start -> a -> b -> c -> d -> e -> exit",
         .chain(&ends)
         .map(|(id, what, step)| format!("`{id}` (`{what}`) cannot be the step `{step}`"))
         .collect();
-    let told = |found: &[Diagnostic], rule: &str| -> BTreeSet<String> {
+    let messages = |found: &[Diagnostic], rule: &str| -> BTreeSet<String> {
         let found = found.iter().filter(|found| found.rule == rule);
         found.map(|found| found.message.split(": only agents").next().unwrap_or_default().to_owned()).collect()
     };
     let (pipeline, warned) = validate(&source, &Inputs::default(), &KnownNames::default());
-    assert_eq!(told(&warned, "step_on_working_nodes"), expected);
+    assert_eq!(messages(&warned, "step_on_working_nodes"), expected);
     assert!(!warned.iter().any(Diagnostic::is_error), "{}", show(&source, &warned));
     let refused = task_pipeline(&pipeline.unwrap());
-    assert_eq!(told(&refused, "task_steps"), expected);
+    assert_eq!(messages(&refused, "task_steps"), expected);
     assert!(refused.iter().all(Diagnostic::is_error), "{}", show(&source, &refused));
     // What is no step is none that would be committed.
     let asks = around("c [shape=hexagon, step=ask]\nstart -> c -> exit");

@@ -29,12 +29,13 @@ pub(super) fn resolve(outline: &Outline) -> (DependencyMap, Vec<(SpecLocation, S
             waits.entry(after).or_default().push((before, *place));
         }
     }
-    let told = unknown.into_iter().map(|(place, id)| (place, format!("the spec has no task, phase or group `{id}`")));
+    let unresolved =
+        unknown.into_iter().map(|(place, id)| (place, format!("the spec has no task, phase or group `{id}`")));
     // Of a line that names nothing of the spec nobody can say that it was meant so.
     let is_known = |link: &Dependency| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
     let cut_off = outline.cut_off.iter().filter_map(|(links, message)| {
         let link = links.iter().find(|link| is_known(link))?;
         Some((link.place, message.clone()))
     });
-    (waits, told.chain(cut_off).collect())
+    (waits, unresolved.chain(cut_off).collect())
 }

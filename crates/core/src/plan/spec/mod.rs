@@ -59,12 +59,12 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
         _ => {
             errors.sort_by_key(|(place, _)| *place);
             let file = |at: usize| names.get(at).copied().unwrap_or("spec").to_owned();
-            let told = |(place, message): (SpecLocation, String)| SpecError {
+            let spec_error = |(place, message): (SpecLocation, String)| SpecError {
                 file: file(place.file),
                 line: place.line,
                 message,
             };
-            Err(errors.into_iter().map(told).collect())
+            Err(errors.into_iter().map(spec_error).collect())
         }
     }
 }
@@ -73,12 +73,12 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
 pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
     let mut files: Vec<&(String, String)> = files.iter().collect();
     files.sort_by(|a, b| a.0.cmp(&b.0));
-    let told = |(place, message): (SpecLocation, String)| SpecError {
+    let spec_error = |(place, message): (SpecLocation, String)| SpecError {
         file: files.get(place.file).map_or("spec", |(name, _)| name).to_owned(),
         line: place.line,
         message,
     };
-    Outline::read(&files).warnings.into_iter().map(told).collect()
+    Outline::read(&files).warnings.into_iter().map(spec_error).collect()
 }
 
 const NO_TASK: &str = "the spec has no open tasks; write them as `- [ ] T001 Title`";

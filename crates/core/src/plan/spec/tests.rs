@@ -267,9 +267,9 @@ fn headings_resembling_phases_or_dependencies_are_reported() {
                 ## Stage 3\n## Setup\n### Dependencies\n## Task dependencies\n```\n## Phase X\n```\n## Dependencies\n\
                 ### Phase dependencies\n";
     let found = super::warnings(&[("spec.md".to_owned(), text.to_owned())]);
-    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let warnings: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        warnings,
         [
             "spec.md:1: `# Phase 1: Too high` is not read as a phase; write `## Phase N: Title` to make it one",
             "spec.md:2: `## Phase One: In words` is not read as a phase; write `## Phase N: Title` to make it one",

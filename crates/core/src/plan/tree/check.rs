@@ -287,9 +287,9 @@ impl<'d> Checker<'d> {
                 let item = given.iter().find(|item| item.id == early).map(|item| item.at);
                 let inherited =
                     if order[begin] == node { String::new() } else { format!(" (through `{}`)", self.id(node)) };
-                let of = if order[end] == other { String::new() } else { format!(", of `{}`", self.id(other)) };
+                let group = if order[end] == other { String::new() } else { format!(", of `{}`", self.id(other)) };
                 let message =
-                    format!("`{early}` comes before `{}`{of}, which it depends on{inherited}", self.id(order[end]));
+                    format!("`{early}` comes before `{}`{group}, which it depends on{inherited}", self.id(order[end]));
                 self.faults.push(DraftError { node: None, field: "execution_order", item, message });
             }
         }

@@ -83,8 +83,8 @@ mod tests {
         let repo = |name: &str| RepoName::new(name).unwrap();
         let repos = tree.repos(&repo("main"));
         let id = |id: &str| TaskId::new(id).unwrap();
-        let of = ["P", "A", "B", "G", "C", "D"].map(|node| repos.of(&id(node)).to_string());
-        assert_eq!(of, ["back", "back", "front", "front", "front", "main"]);
+        let names = ["P", "A", "B", "G", "C", "D"].map(|node| repos.of(&id(node)).to_string());
+        assert_eq!(names, ["back", "back", "front", "front", "front", "main"]);
         assert!(repos.is_joint(&id("P")) && !repos.is_joint(&id("G")) && !repos.is_joint(&id("A")));
         let used: Vec<_> = repos.used(&tree).into_iter().map(RepoName::as_str).collect();
         assert_eq!(used, ["back", "front", "main"]);

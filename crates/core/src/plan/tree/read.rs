@@ -30,8 +30,9 @@ impl TaskTree {
             Ok(tree) if errors.is_empty() => Ok(tree),
             Ok(_) => Err(errors),
             Err(found) => {
-                let told = |error: &TreeError| error.path == "nodes" && errors.iter().any(|told| told.path == "nodes");
-                let found: Vec<_> = found.into_iter().filter(|error| !told(error)).collect();
+                let is_known =
+                    |error: &TreeError| error.path == "nodes" && errors.iter().any(|known| known.path == "nodes");
+                let found: Vec<_> = found.into_iter().filter(|error| !is_known(error)).collect();
                 errors.extend(found);
                 Err(errors)
             }

@@ -431,7 +431,7 @@ fn any_tree() -> impl Strategy<Value = Value> {
     (prop::collection::vec(node, 1..12), any_fields(), any::<bool>())
         .prop_flat_map(|(nodes, unknown, says_children)| {
             let count = nodes.len();
-            let mut made: Vec<Value> = Vec::new();
+            let mut values: Vec<Value> = Vec::new();
             for (at, ((parent, depends), name, unknown, tests, dotted)) in nodes.into_iter().enumerate() {
                 let id = if dotted { format!("T.{at}") } else { format!("T{at}") };
                 let mut node = Value::Object(unknown);
@@ -441,22 +441,22 @@ fn any_tree() -> impl Strategy<Value = Value> {
                 // Parents among the first third, dependencies among the rest: no node waits for what it is part of.
                 let inner = count / 3;
                 if let Some(parent) = parent.filter(|_| at > 0 && inner > 0) {
-                    node["parent"] = made[parent.index(at.min(inner))]["id"].clone();
+                    node["parent"] = values[parent.index(at.min(inner))]["id"].clone();
                 }
                 if at > inner {
                     let ids: BTreeSet<_> = depends.iter().map(|to| inner + to.index(at - inner)).collect();
-                    node["depends_on"] = ids.into_iter().map(|to| made[to]["id"].clone()).collect();
+                    node["depends_on"] = ids.into_iter().map(|to| values[to]["id"].clone()).collect();
                 }
-                made.push(node);
+                values.push(node);
             }
             if says_children {
                 for at in 0..count {
-                    let id = made[at]["id"].clone();
-                    let parts = made.iter().filter(|node| node["parent"] == id).map(|node| node["id"].clone());
-                    made[at]["children"] = parts.collect();
+                    let id = values[at]["id"].clone();
+                    let parts = values.iter().filter(|node| node["parent"] == id).map(|node| node["id"].clone());
+                    values[at]["children"] = parts.collect();
                 }
             }
-            (Just(made).prop_shuffle(), Just(unknown))
+            (Just(values).prop_shuffle(), Just(unknown))
         })
         .prop_map(|(nodes, unknown)| {
             let mut tree = Value::Object(unknown);

@@ -29,9 +29,9 @@ impl RunLedger {
     pub(crate) fn others(&self, session: &SessionId, task: &TaskId) -> OthersSpending {
         self.entries(|entries| {
             let mut others = OthersSpending::default();
-            for (of, amount) in entries.iter().filter(|(id, _)| *id != session).map(|(_, entry)| entry) {
+            for (entry_task, amount) in entries.iter().filter(|(id, _)| *id != session).map(|(_, entry)| entry) {
                 others.run += *amount;
-                if of == task {
+                if entry_task == task {
                     others.task += *amount;
                 }
             }

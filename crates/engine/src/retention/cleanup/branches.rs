@@ -94,7 +94,8 @@ pub struct RemovedBranch {
 /// The branches below `prefix` that no session uses which is on record in one of `records`. One whose newest commit is not
 /// from before `before` stays.
 pub fn left_branches(
-    (repo, records): (&Repo, &[&Repo]),
+    repo: &Repo,
+    records: &[&Repo],
     prefix: &str,
     base: Option<&BranchName>,
     before: Timestamp,
@@ -115,7 +116,7 @@ pub fn left_branches(
             BranchOwner::Session(_) => Ok(false),
         };
         let (has_landed, stays) = match landed {
-            Ok(landed) => (landed, known.stays(repo, (&branch, tip), (&owner, landed), before)?),
+            Ok(landed) => (landed, known.stays(repo, &branch, tip, &owner, landed, before)?),
             Err(error) => (false, Some(BranchStays::from(error))),
         };
         left.push(LeftBranch { branch, tip, owner, has_landed, stays });
@@ -161,8 +162,10 @@ impl KnownBranches {
     fn stays(
         &self,
         repo: &Repo,
-        (branch, tip): (&BranchName, CommitId),
-        (owner, landed): (&BranchOwner, bool),
+        branch: &BranchName,
+        tip: CommitId,
+        owner: &BranchOwner,
+        landed: bool,
         before: Timestamp,
     ) -> Result<Option<BranchStays>, git::Error> {
         // One that cannot be read may be needed to repair it.
@@ -277,15 +280,15 @@ mod tests {
 
     #[test]
     fn branches_tell_whose_they_are() {
-        let of = |branch: &str| owner("pleach/", &BranchName::new(branch).unwrap());
+        let owner_of = |branch: &str| owner("pleach/", &BranchName::new(branch).unwrap());
         let session = Some(BranchOwner::Session("abcdefgh".parse().unwrap()));
-        assert_eq!(of("pleach/one/abcdefgh"), session);
-        assert_eq!(of("pleach/one/abcdefgh--api"), session);
+        assert_eq!(owner_of("pleach/one/abcdefgh"), session);
+        assert_eq!(owner_of("pleach/one/abcdefgh--api"), session);
         let (main, task) = (BranchName::new("main").unwrap(), TaskId::new("T001").unwrap());
-        assert_eq!(of("pleach/tasks/main/T001"), Some(BranchOwner::Task(main.clone(), task)));
-        assert_eq!(of("pleach/phase/main/phase1"), Some(BranchOwner::Phase(main)));
+        assert_eq!(owner_of("pleach/tasks/main/T001"), Some(BranchOwner::Task(main.clone(), task)));
+        assert_eq!(owner_of("pleach/phase/main/phase1"), Some(BranchOwner::Phase(main)));
         for other in ["pleach/abcdefgh", "pleach/a/b/abcdefgh", "pleach/one/mine", "main", "feature/abcdefgh"] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(owner_of(other), None, "{other}");
         }
     }
 }

@@ -100,11 +100,11 @@ pub fn session_fates(repo: &Repo, others: &[&Repo], before: Timestamp) -> Result
                 updated_at: summary.updated_at,
                 in_use: summary.in_use,
                 standing: summary.standing(),
-                task: summary.started.task.as_ref().map(|of| {
-                    let mut known = tasks.get(&(of.target.clone(), of.id.clone())).cloned().unwrap_or_default();
+                task: summary.started.task.as_ref().map(|task| {
+                    let mut known = tasks.get(&(task.target.clone(), task.id.clone())).cloned().unwrap_or_default();
                     known.open.remove(&session);
                     let is_continued = !known.open.is_empty();
-                    (of.id.clone(), TaskFacts { is_continued, ..known.facts })
+                    (task.id.clone(), TaskFacts { is_continued, ..known.facts })
                 }),
                 queued: queued.get(&session).cloned(),
             };
@@ -149,8 +149,8 @@ fn task_facts(
 ) -> Result<BTreeMap<TaskOnTarget, KnownTask>, Error> {
     let mut tasks: BTreeMap<TaskOnTarget, KnownTask> = BTreeMap::new();
     for (session, summary) in all.iter().filter_map(|(id, read)| Some((id, read.as_ref().ok()?))) {
-        let Some(of) = &summary.started.task else { continue };
-        let known = tasks.entry((of.target.clone(), of.id.clone())).or_default();
+        let Some(task) = &summary.started.task else { continue };
+        let known = tasks.entry((task.target.clone(), task.id.clone())).or_default();
         known.facts.is_on_target |= summary.is_on_target(repo)?;
         if summary.standing() != SessionStatus::Cancelled {
             known.open.insert(session.clone());
@@ -224,13 +224,13 @@ mod tests {
         let landed = TaskFacts { is_on_target: true, ..TaskFacts::default() };
         let cancelled = TaskFacts { is_cancelled: true, ..TaskFacts::default() };
         let continued = TaskFacts { is_continued: true, ..TaskFacts::default() };
-        let told = |standing, task| stays(&of_task(standing, task), Timestamp::MAX);
+        let why_stays = |standing, task| stays(&of_task(standing, task), Timestamp::MAX);
         // One that was given up has its code on its branch, for the next try.
-        assert_eq!(told(failed(), TaskFacts::default()), open);
-        assert_eq!(told(SessionStatus::Done, TaskFacts::default()), open);
-        assert_eq!(told(failed(), landed), None);
-        assert_eq!(told(SessionStatus::Dead, cancelled), None);
-        assert_eq!(told(SessionStatus::Cancelled, TaskFacts::default()), None);
-        assert_eq!(told(SessionStatus::Cancelled, continued), open);
+        assert_eq!(why_stays(failed(), TaskFacts::default()), open);
+        assert_eq!(why_stays(SessionStatus::Done, TaskFacts::default()), open);
+        assert_eq!(why_stays(failed(), landed), None);
+        assert_eq!(why_stays(SessionStatus::Dead, cancelled), None);
+        assert_eq!(why_stays(SessionStatus::Cancelled, TaskFacts::default()), None);
+        assert_eq!(why_stays(SessionStatus::Cancelled, continued), open);
     }
 }

@@ -91,16 +91,16 @@ impl KnownWork {
     }
 
     fn recorded(summary: &Summary, repo: &RepoName) -> Self {
-        let of = summary.in_repo(repo);
+        let repo_work = summary.in_repo(repo);
         let task = summary.state.task.as_deref();
         // For a task that was given up, the target has the steps without the code.
         let complete = task.filter(|task| task.newest() != Some((StepKind::Complete, false)));
         Self {
-            branch: of.map(|of| of.branch.clone()),
-            parallel: of.map(|of| parallel_branches(&summary.started, &summary.session, of.branch)),
-            work: of.and_then(|of| of.work),
-            base: of.and_then(|of| of.base),
-            target: of.and_then(|of| of.target.cloned()),
+            branch: repo_work.map(|work| work.branch.clone()),
+            parallel: repo_work.map(|work| parallel_branches(&summary.started, &summary.session, work.branch)),
+            work: repo_work.and_then(|work| work.work),
+            base: repo_work.and_then(|work| work.base),
+            target: repo_work.and_then(|work| work.target.cloned()),
             is_of_task: task.is_some(),
             landed: complete.and_then(|task| task.landed),
             joins: Vec::new(),

@@ -35,14 +35,14 @@ pub(crate) enum NodeBegin {
 /// does a program, which reads a single prompt.
 pub(crate) fn conversation(context: &mut Context, node: &Node, visit: &Visit, continues: bool) -> Conversation {
     let degrade = context.degrade && !continues;
-    let mut told = Conversation::of(&context.plan.pipeline, &context.state, node, visit, degrade);
-    if !can_go_on_with(context, node, &told) {
-        told = Conversation::of(&context.plan.pipeline, &context.state, node, visit, true);
+    let mut conversation = Conversation::of(&context.plan.pipeline, &context.state, node, visit, degrade);
+    if !can_go_on_with(context, node, &conversation) {
+        conversation = Conversation::of(&context.plan.pipeline, &context.state, node, visit, true);
     }
     if node.handler == HandlerKind::Codergen {
         context.degrade = false;
     }
-    told
+    conversation
 }
 
 /// Whether the agent of a node can continue its conversation: it accepts messages, or it keeps the conversation itself.
@@ -63,7 +63,8 @@ pub(crate) fn begin(
     visit: &Visit,
     continues: bool,
     conversation: &Conversation,
-    (allowance, verdict): (Allowance, BudgetVerdict),
+    allowance: Allowance,
+    verdict: BudgetVerdict,
 ) -> Result<NodeBegin, Error> {
     let start = if !continues {
         NodeStart::First
@@ -78,7 +79,7 @@ pub(crate) fn begin(
         context.memory.heard_mut().threads.clear();
     }
     if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
-        return pass(context, (node, visit), start, conversation, outcome).map(NodeBegin::Passed);
+        return pass(context, node, visit, start, conversation, outcome).map(NodeBegin::Passed);
     }
     let known = know(context, node, conversation)?;
     record_start(context, node, visit, start, conversation)?;
@@ -193,7 +194,8 @@ pub(crate) fn started(
 /// Runs a node that only passes its input on. It touches no files, so writing its start and end can be deferred.
 fn pass(
     context: &mut Context,
-    (node, visit): (&Node, &Visit),
+    node: &Node,
+    visit: &Visit,
     start: NodeStart,
     conversation: &Conversation,
     outcome: Outcome,

@@ -25,14 +25,14 @@ pub(super) fn resolve(
         return Ok((outcome, Vec::new()));
     }
     // Its turns may have looked only at what the agent wrote.
-    let mut made = match changes.take() {
-        Some(made) => made,
+    let mut node_changes = match changes.take() {
+        Some(node_changes) => node_changes,
         None => context.working_mut().scan(None)?,
     };
-    made.flush()?;
-    let left = unresolved(context, &conflicts, &made)?;
-    let resolved = if left.is_empty() { merge(context, node, &conflicts, &mut made)? } else { Vec::new() };
-    *changes = Some(made);
+    node_changes.flush()?;
+    let left = unresolved(context, &conflicts, &node_changes)?;
+    let resolved = if left.is_empty() { merge(context, node, &conflicts, &mut node_changes)? } else { Vec::new() };
+    *changes = Some(node_changes);
     if !left.is_empty() {
         let context_updates = outcome.context_updates;
         let why = merging::left_words(&left);
@@ -46,10 +46,14 @@ pub(super) fn resolve(
 }
 
 /// The files that are still in conflict.
-fn unresolved(context: &Context, conflicts: &[WorktreeMergeConflict], made: &Changes) -> Result<Vec<RepoPath>, Error> {
+fn unresolved(
+    context: &Context,
+    conflicts: &[WorktreeMergeConflict],
+    changes: &Changes,
+) -> Result<Vec<RepoPath>, Error> {
     let mut left = Vec::new();
     for conflict in conflicts {
-        let (copy, change) = (context.working().copy(&conflict.repo), made.of(&conflict.repo));
+        let (copy, change) = (context.working().copy(&conflict.repo), changes.of(&conflict.repo));
         if let Some((copy, (change, sides))) = copy.zip(change.zip(sides(&context.state, conflict))) {
             left.extend(merging::unresolved(&copy.repo, &sides, change.tree)?);
         }
@@ -67,7 +71,7 @@ fn merge(
     context: &Context,
     node: &Node,
     conflicts: &[WorktreeMergeConflict],
-    made: &mut Changes,
+    changes: &mut Changes,
 ) -> Result<Vec<Event>, Error> {
     let mut events = Vec::new();
     for conflict in conflicts {
@@ -83,7 +87,7 @@ fn merge(
         };
         let side = MergeSide { commit: conflict.theirs, message, at: clock::now() };
         let commit =
-            made.add_commit(&conflict.repo, copy.at().tip, |tree, ours| merging::merge_spec(tree, ours, &side))?;
+            changes.add_commit(&conflict.repo, copy.at().tip, |tree, ours| merging::merge_spec(tree, ours, &side))?;
         if let Some(git_sha) = commit {
             let (repo, context) = (conflict.repo.clone(), conflict.context.clone());
             events.push(WorktreeMerged { repo, context, git_sha, extra: Default::default() }.into());

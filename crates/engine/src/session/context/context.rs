@@ -167,7 +167,7 @@ impl Context {
 
     pub(crate) fn attempt(&self) -> Option<AttemptNumber> {
         let attempt = self.task_work().attempt.as_ref()?;
-        let of = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
-        Some(AttemptNumber { number: attempt.number, of: of.max(attempt.number) })
+        let attempts = self.plan.job.as_ref().map_or(attempt.of, |job| job.attempts);
+        Some(AttemptNumber { number: attempt.number, of: attempts.max(attempt.number) })
     }
 }

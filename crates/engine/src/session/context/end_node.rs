@@ -212,18 +212,18 @@ fn last_warnings(
 fn fold_end(context: &mut Context, node: &Node, outcome: &Outcome, route: &Route, ending: Ending) -> Result<(), Error> {
     let Ending { events, messages, changes, step, branches } = ending;
     let at = clock::now();
-    let (mut writers, mut made) = (Writers::new(), BTreeMap::new());
+    let (mut writers, mut commits) = (Writers::new(), BTreeMap::new());
     if let Some(mut changes) = changes {
         writers = turn::take_writers(context, &mut changes);
-        let commits = changes.iter().filter_map(|(repo, change)| Some((repo.clone(), (change.commit?, change.tree))));
-        made = commits.collect();
+        let committed = changes.iter().filter_map(|(repo, change)| Some((repo.clone(), (change.commit?, change.tree))));
+        commits = committed.collect();
     }
     // The checkpoint describes the state after the events before it.
     let mut events = recording::fold(context, events, at)?;
     let mut stepped = None;
     if *route != Route::Retry {
         let passed = outcome.status.is_success();
-        stepped = step::step_of_node(context, node, passed, step, &mut writers, &made)?;
+        stepped = step::step_of_node(context, node, passed, step, &mut writers, &commits)?;
         let step = stepped.iter().map(|(step, _)| Event::from(step.clone())).collect();
         events.extend(recording::fold(context, step, at)?);
         let last = last_events(context, node, route);
@@ -232,10 +232,10 @@ fn fold_end(context: &mut Context, node: &Node, outcome: &Outcome, route: &Route
     let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
     let step = stepped.map(|(step, tree)| MadeStep { repo: step.repo, commit: step.git_sha, tree });
     let mut work: Vec<CommitId> =
-        made.get(context.plan.repos.record_name()).map(|(commit, _)| *commit).into_iter().collect();
+        commits.get(context.plan.repos.record_name()).map(|(commit, _)| *commit).into_iter().collect();
     work.extend(step.iter().filter(|step| step.repo == *context.plan.repos.record_name()).map(|step| step.commit));
     let batch = Batch { summary, messages, work, events, ..Batch::default() };
-    recording::defer_end(context, PendingRecord { writers, batch, branches, made, step });
+    recording::defer_end(context, PendingRecord { writers, batch, branches, commits, step });
     Ok(())
 }
 

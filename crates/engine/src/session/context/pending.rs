@@ -16,7 +16,7 @@ pub(crate) struct PendingRecord {
     /// The commit each branch is moved from. A branch that another process moved is missing.
     pub branches: Snapshot,
     /// The node's last commits, with their trees.
-    pub made: BTreeMap<RepoName, (CommitId, TreeId)>,
+    pub commits: BTreeMap<RepoName, (CommitId, TreeId)>,
     /// The commit of the node's step, with its tree.
     pub step: Option<MadeStep>,
 }
@@ -25,11 +25,11 @@ impl PendingRecord {
     /// The tree of its newest commit in a repository.
     pub(crate) fn tree(&self, repo: &RepoName) -> Option<TreeId> {
         let step = self.step.as_ref().filter(|step| step.repo == *repo).map(|step| step.tree);
-        step.or_else(|| self.made.get(repo).map(|(_, tree)| *tree))
+        step.or_else(|| self.commits.get(repo).map(|(_, tree)| *tree))
     }
 
     pub(super) fn has_commits(&self) -> bool {
-        self.step.is_some() || !self.made.is_empty()
+        self.step.is_some() || !self.commits.is_empty()
     }
 
     /// Appends events to the same record.

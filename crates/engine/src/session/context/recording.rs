@@ -60,9 +60,9 @@ pub(crate) fn defer_end(context: &mut Context, ended: PendingRecord) {
 
 /// Writes the end of a node; the session branch, HEAD and index follow.
 fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
-    let PendingRecord { writers, batch, branches, made, step } = ended;
+    let PendingRecord { writers, batch, branches, commits, step } = ended;
     let mut moves: Snapshot = if carries_turns(context) {
-        made.iter().map(|(repo, (commit, _))| (repo.clone(), *commit)).collect()
+        commits.iter().map(|(repo, (commit, _))| (repo.clone(), *commit)).collect()
     } else {
         Snapshot::new()
     };
@@ -70,11 +70,11 @@ fn write_end(context: &mut Context, ended: PendingRecord) -> Result<(), Error> {
     write(context, writers, batch, &moves)?;
     move_branches(context, &branches, &moves)?;
     let workspace = context.working_mut();
-    for (repo, made) in made {
-        workspace.take(&repo, made)?;
+    for (repo, (commit, tree)) in commits {
+        workspace.take(&repo, commit, tree)?;
     }
     if let Some(MadeStep { repo, commit, tree }) = step {
-        workspace.take(&repo, (commit, tree))?;
+        workspace.take(&repo, commit, tree)?;
     }
     Ok(workspace.follow()?)
 }

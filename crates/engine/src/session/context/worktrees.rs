@@ -8,7 +8,9 @@ use crate::env::Error;
 use crate::push::RefNote;
 use crate::session::executor::{Setup, moved_aside_warning};
 use git::record::Batch;
-use git::workspace::{self, BranchFollower, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace, branch_ref};
+use git::workspace::{
+    self, BranchFollower, CopyOwner, CopyPosition, KEEP, Scratch, WorkingCopy, Workspace, branch_ref,
+};
 use pleach_core::event::{
     Commits, Event, ParallelBranchStarted, SessionBranchCreated, Snapshot, WarningCode, WorktreeCreated,
 };
@@ -48,16 +50,16 @@ impl WorktreeSetup {
 /// Creates missing branches and worktrees. Returns where uncommitted work was saved.
 pub(crate) async fn make_copy(context: &mut Context) -> Result<Option<String>, Error> {
     make_followers(context);
-    let mut made = WorktreeSetup { left: context.workspace.take(), ..WorktreeSetup::default() };
-    if made.left.is_none() {
+    let mut setup = WorktreeSetup { left: context.workspace.take(), ..WorktreeSetup::default() };
+    if setup.left.is_none() {
         // A killed run could not remove its temporary files.
         tokio::task::block_in_place(|| Scratch::clear_up(&context.engine.supervisor.state_dir));
         context.plan.repos.iter().try_for_each(|(_, repo)| context.engine.worktrees.hide_base(repo))?;
     }
     for repo in context.state.branches.keys().cloned().collect::<Vec<_>>() {
-        tokio::task::block_in_place(|| make_copy_of(context, &repo, &mut made))?;
+        tokio::task::block_in_place(|| make_copy_of(context, &repo, &mut setup))?;
     }
-    let WorktreeSetup { copies, new, mut events, kept, .. } = made;
+    let WorktreeSetup { copies, new, mut events, kept, .. } = setup;
     context.workspace = Some(Workspace::new(copies));
     // A worktree whose setup failed or was cut short exists, but is not ready.
     for repo in new {
@@ -112,24 +114,24 @@ fn copy_of<'c>(context: &'c Context, repo: &RepoName) -> &'c WorkingCopy {
 }
 
 /// The branch and worktree of one repository.
-fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup) -> Result<(), Error> {
+fn make_copy_of(context: &mut Context, name: &RepoName, setup: &mut WorktreeSetup) -> Result<(), Error> {
     let branch = context.state.branches.get(name).expect("its branch is why it is made").clone();
     let base_of = |snapshot: &Snapshot| *snapshot.get(name).expect("every snapshot names the repository");
     let at = CopyPosition { base: base_of(&node_base(context)), tip: base_of(&context.state.work) };
     let base = base_of(&context.state.base);
     if bring_branch(context, name)? {
         let (repo, branch) = (name.clone(), branch.clone());
-        made.events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
+        setup.events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
     }
-    if let Some(mut copy) = made.take_left(name) {
+    if let Some(mut copy) = setup.take_left(name) {
         // An earlier session of this process worked here.
         let kept = workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?;
-        made.keep(context, name, kept);
+        setup.keep(context, name, kept);
         let rules = context.engine.worktrees.left_out(&copy.repo, base)?;
         workspace::apply_exclusions(&mut copy, &rules)?;
         context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
         copy.note_session()?;
-        made.copies.push(copy);
+        setup.copies.push(copy);
         return Ok(());
     }
     let repo = context.plan.repo_of(name).clone();
@@ -161,9 +163,14 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     worktree.exclude(&context.engine.worktrees.never_commit());
     let is_set_up = git::worktree::is_set_up(&worktree);
     let carries = context.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
-    let (limits, lock) = (context.engine.worktrees.limits.clone(), context.lock.clone());
-    let id = context.plan.id.clone();
-    let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), (limits, lock))?;
+    let owner = CopyOwner {
+        session: context.plan.id.clone(),
+        branch,
+        carries,
+        limits: context.engine.worktrees.limits.clone(),
+        lock: context.lock.clone(),
+    };
+    let mut copy = WorkingCopy::new(repo, name.clone(), worktree, at, owner)?;
     if context.followers.get_mut(name).is_some_and(BranchFollower::take_followed) {
         copy.checkout_followed();
     }
@@ -174,7 +181,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     match laid_for_person(context, name) {
         Some(theirs) if copy.has_laid(theirs)? => copy.note_laid(theirs)?,
         _ if is_pristine && at.base == at.tip => {}
-        _ => made.keep(context, name, workspace::recover(&mut copy, is_pristine)?),
+        _ => setup.keep(context, name, workspace::recover(&mut copy, is_pristine)?),
     }
     let is_other = workspace::apply_exclusions(&mut copy, &rules)?;
     if is_other || !is_set_up {
@@ -182,8 +189,8 @@ fn make_copy_of(context: &mut Context, name: &RepoName, made: &mut WorktreeSetup
     }
     context.warnings.extend(copy.tie()?.iter().map(|place| moved_aside_warning(place)));
     copy.note_session()?;
-    made.copies.push(copy);
-    made.new.extend((!is_set_up).then(|| name.clone()));
+    setup.copies.push(copy);
+    setup.new.extend((!is_set_up).then(|| name.clone()));
     Ok(())
 }
 
@@ -220,8 +227,8 @@ pub(crate) fn copy_path(context: &Context, name: &RepoName) -> PathBuf {
 }
 
 /// The same for another context of the session.
-pub(crate) fn copy_path_of(context: &Context, of: &ContextId, name: &RepoName) -> PathBuf {
-    context.engine.worktree_base(&context.repo, context.plan.repos.record_name()).join(copy_name_of(context, of, name))
+pub(crate) fn copy_path_of(context: &Context, id: &ContextId, name: &RepoName) -> PathBuf {
+    context.engine.worktree_base(&context.repo, context.plan.repos.record_name()).join(copy_name_of(context, id, name))
 }
 
 /// Its path below the base.
@@ -229,8 +236,8 @@ fn copy_name(context: &Context, name: &RepoName) -> PathBuf {
     copy_name_of(context, &context.id, name)
 }
 
-fn copy_name_of(context: &Context, of: &ContextId, name: &RepoName) -> PathBuf {
-    let place = context.plan.place(of);
+fn copy_name_of(context: &Context, id: &ContextId, name: &RepoName) -> PathBuf {
+    let place = context.plan.place(id);
     if context.plan.started.branches.len() > 1 { place.join(name.as_str()) } else { place }
 }
 

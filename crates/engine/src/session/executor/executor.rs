@@ -168,7 +168,7 @@ impl Executor {
         let mut finished = match self.prepare(&assignment, &mut workspace, &mut warnings).await {
             Ok(None) => NodeFinished::of(Ok(Outcome::success())),
             Ok(Some((node, work))) => {
-                let worker = self.worker(assignment, (node, cancel), workspace, answers, reports.clone());
+                let worker = self.worker(assignment, node, cancel, workspace, answers, reports.clone());
                 let (back, finished) = dispatch::run(worker, work).await;
                 workspace = back;
                 finished
@@ -288,7 +288,8 @@ impl Executor {
     fn worker(
         &self,
         assignment: Assignment,
-        (node, cancel): (Node, Cancel),
+        node: Node,
+        cancel: Cancel,
         mut workspace: Workspace,
         answers: mpsc::Receiver<TurnAnswer>,
         reports: mpsc::Sender<(ContextId, WorkerReport)>,

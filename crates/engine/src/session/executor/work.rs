@@ -258,16 +258,16 @@ impl WorkBuilder<'_> {
         if let Some(asked) = prompts::step_prompt(plan, state, node)? {
             return Ok((asked, Vec::new()));
         }
-        let (told, offered) = self.told(known);
+        let (preamble, offered) = self.preamble(known);
         let lessons = prompts::lessons_for(plan, state, node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
         let conflicts = conflict_prompt(state, node);
         let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
         let asked = format!("{}{lessons}{conflicts}{verdict}", node.prompt);
-        Ok((if told.is_empty() { asked } else { format!("{told}\n{asked}") }, offered))
+        Ok((if preamble.is_empty() { asked } else { format!("{preamble}\n{asked}") }, offered))
     }
 
     /// The story of the run so far. Text cut from it is offered as files.
-    fn told(&self, known: &RecordedFacts) -> (String, Vec<Offered>) {
+    fn preamble(&self, known: &RecordedFacts) -> (String, Vec<Offered>) {
         let (plan, conversation) = (self.plan, &self.assignment.conversation);
         let mut results = preamble::results(&plan.pipeline, &known.state, conversation.thread.as_deref());
         let dir = run_dir(self.root, &self.assignment.context);
@@ -277,9 +277,9 @@ impl WorkBuilder<'_> {
         }
         let how =
             Telling { session: &plan.id, fidelity: conversation.fidelity, output_chars: self.engine.output_chars };
-        let (told, named) = preamble::text(&plan.pipeline, &known.state, &results, how);
+        let (preamble, named) = preamble::text(&plan.pipeline, &known.state, &results, how);
         let offered = |NodeResult { id, file, text, .. }| Some(Offered { node: id, file: file?, text });
-        (told, results.into_iter().filter(|result| named.contains(&result.id)).filter_map(offered).collect())
+        (preamble, results.into_iter().filter(|result| named.contains(&result.id)).filter_map(offered).collect())
     }
 }
 

@@ -58,8 +58,8 @@ impl TaskJob {
     }
 
     /// The repositories its tests see, besides its own.
-    pub(crate) fn repos(&self, own: (RepoName, Repo)) -> SessionRepos {
-        SessionRepos::new(own, self.beside.iter().map(|of| (of.name.clone(), of.repo.clone())))
+    pub(crate) fn repos(&self, name: RepoName, repo: Repo) -> SessionRepos {
+        SessionRepos::new(name, repo, self.beside.iter().map(|repo| (repo.name.clone(), repo.repo.clone())))
     }
 
     /// The task as inputs of its pipeline.

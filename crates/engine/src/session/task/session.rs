@@ -237,14 +237,14 @@ impl TaskSession {
 
     /// The counts of the newest test step.
     pub fn last_counts(&self) -> Option<Counts> {
-        let of = |key: &str| {
+        let count = |key: &str| {
             let found = self.root().task_work().tested.iter().find(|(name, _)| name == key);
             found.and_then(|(_, value)| value.parse().ok())
         };
         Some(Counts {
-            passed: of("Arborist-Test-Passed")?,
-            failed: of("Arborist-Test-Failed")?,
-            skipped: of("Arborist-Test-Skipped")?,
+            passed: count("Arborist-Test-Passed")?,
+            failed: count("Arborist-Test-Failed")?,
+            skipped: count("Arborist-Test-Skipped")?,
         })
     }
 

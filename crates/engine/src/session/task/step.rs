@@ -54,8 +54,8 @@ pub(crate) fn fail_attempt(context: &mut Context, reason: &str) -> Result<(), Er
     let attempt = attempt.expect("an attempt that failed was begun");
     let facts = Step { retry: Some(attempt.retry), ..facts(context, StepKind::Implement, false) };
     let body = text::outside(reason);
-    let told = Some(text::broke_off(reason));
-    let making = StepDraft { attempt: context.attempt(), feedback: told, ..StepDraft::of(facts, body) };
+    let feedback = Some(text::broke_off(reason));
+    let making = StepDraft { attempt: context.attempt(), feedback, ..StepDraft::of(facts, body) };
     commit_step(context, making)?;
     Ok(())
 }
@@ -112,14 +112,14 @@ fn defer_step(context: &mut Context, making: StepDraft) -> Result<(), Error> {
         }
     };
     let now = clock::now();
-    let (step, tree) = make_step(context, &mut writer, making, (tree, parent), now)?;
+    let (step, tree) = make_step(context, &mut writer, making, tree, parent, now)?;
     let (summary, commit) = (step.subject.clone(), step.git_sha);
     let events = recording::fold(context, vec![step.into()], now)?;
     let work = turn::recorded_work(context, &Snapshot::from([(repo.clone(), commit)]));
     let batch = Batch { summary, work, events, ..Batch::default() };
     let (writers, branches) = (Writers::from([(repo.clone(), writer)]), Snapshot::from([(repo.clone(), branch)]));
     let step = Some(MadeStep { repo, commit, tree });
-    recording::defer_end(context, PendingRecord { writers, batch, branches, made: BTreeMap::new(), step });
+    recording::defer_end(context, PendingRecord { writers, batch, branches, commits: BTreeMap::new(), step });
     Ok(())
 }
 
@@ -140,8 +140,8 @@ pub(crate) fn turn_red(
     let tree = context.task_copy().repo.tree_of(built)?;
     // No node reported the log, and the commit may not have it either.
     let messages: Vec<Value> = report.log.iter().map(|log| output_message(log)).collect();
-    let made = node_step(context, &node, false, Some(report), &mut writer, (tree, built))?;
-    let (mut step, tree) = made.expect("what a landing finds out about a task is a step of it");
+    let finished = node_step(context, &node, false, Some(report), &mut writer, tree, built)?;
+    let (mut step, tree) = finished.expect("what a landing finds out about a task is a step of it");
     step.log = messages.first().map(|_| context.recorder.next_message());
     let commit = step.git_sha;
     let to = Snapshot::from([(repo.clone(), commit)]);
@@ -155,21 +155,21 @@ pub(crate) fn turn_red(
     Ok(copy.follow()?)
 }
 
-/// The step of a node's end. Its commit is in `writers`, on top of the commits the node `made`.
+/// The step of a node's end. Its commit is in `writers`, on top of the node's own `commits`.
 pub(crate) fn step_of_node(
     context: &mut Context,
     node: &Node,
     passed: bool,
     report: Option<StepReport>,
     writers: &mut Writers,
-    made: &BTreeMap<RepoName, (CommitId, TreeId)>,
+    commits: &BTreeMap<RepoName, (CommitId, TreeId)>,
 ) -> Result<Option<(StepFinished, TreeId)>, Error> {
     if context.state.task.is_none() {
         return Ok(None);
     }
     let (repo, copy) = (context.task_of().repo.clone(), context.task_copy());
-    let (tip, tree) = match made.get(&repo) {
-        Some(made) => *made,
+    let (tip, tree) = match commits.get(&repo) {
+        Some(newest) => *newest,
         None => (copy.at().tip, copy.tree()?),
     };
     let mut writer = writers.remove(&repo).unwrap_or_else(|| copy.repo.writer());
@@ -177,7 +177,7 @@ pub(crate) fn step_of_node(
         Commits::Steps => context.task_branch_tip(),
         Commits::Turns => tip,
     };
-    let step = node_step(context, node, passed, report, &mut writer, (tree, parent));
+    let step = node_step(context, node, passed, report, &mut writer, tree, parent);
     writers.insert(repo, writer);
     step
 }
@@ -189,7 +189,8 @@ fn node_step(
     passed: bool,
     report: Option<StepReport>,
     writer: &mut Writer,
-    (tree, parent): (TreeId, CommitId),
+    tree: TreeId,
+    parent: CommitId,
 ) -> Result<Option<(StepFinished, TreeId)>, Error> {
     let (Some(job), Some(name), Some(report)) = (context.plan.job.clone(), &node.step, report) else {
         return Ok(None);
@@ -203,7 +204,7 @@ fn node_step(
     let mut facts = Step { retry: Some(attempt.retry), ..facts(context, kind.clone(), passed) };
     let mut files = Vec::new();
     facts.test = report.test;
-    let told = if report.broke_off { &StepKind::Implement } else { &kind };
+    let feedback_kind = if report.broke_off { &StepKind::Implement } else { &kind };
     // Test names may appear anywhere in the text, even in parts that the feedback omits.
     let failing = if passed { Vec::new() } else { all_failing(report.failing, &report.said) };
     let mut committed = None;
@@ -223,11 +224,11 @@ fn node_step(
             _ => {}
         }
     }
-    let feedback = (!passed).then(|| feedback(told, &report.said, &failing, committed.as_deref()));
+    let feedback = (!passed).then(|| feedback(feedback_kind, &report.said, &failing, committed.as_deref()));
     // A gate is not an attempt.
     let attempt = context.attempt().filter(|_| is_leaf_task(context));
     let making = StepDraft { attempt, files, feedback, failing, by: report.by, ..StepDraft::of(facts, report.body) };
-    make_step(context, writer, making, (tree, parent), at).map(Some)
+    make_step(context, writer, making, tree, parent, at).map(Some)
 }
 
 /// Reverts changes that an agent or a command made to logs and reports: these are not reviewed, and they land even if a
@@ -294,19 +295,19 @@ fn is_leaf_task(context: &Context) -> bool {
 
 /// The facts shared by all steps of the session.
 pub(crate) fn facts(context: &Context, kind: StepKind, passed: bool) -> Step {
-    let of = context.task_of();
+    let task = context.task_of();
     Step {
         session: Some(context.plan.id.clone()),
-        tree: Some(of.tree.clone()),
-        name: Some(of.name.clone()),
-        ..Step::new(Some(of.id.clone()), kind, passed)
+        tree: Some(task.tree.clone()),
+        name: Some(task.name.clone()),
+        ..Step::new(Some(task.id.clone()), kind, passed)
     }
 }
 
 /// A tree without pleach's own files, by which attempts are compared.
 fn code_at(context: &Context, tree: TreeId) -> Result<CommitId, Error> {
     let job = context.plan.job.as_ref().expect("only sessions on tasks make steps");
-    code_of(&context.repo, (context.repo.tree_of(context.task_of().base)?, tree), job)
+    code_of(&context.repo, context.repo.tree_of(context.task_of().base)?, tree, job)
 }
 
 /// The id of the current code.
@@ -325,7 +326,8 @@ fn make_step(
     context: &mut Context,
     writer: &mut Writer,
     making: StepDraft,
-    (tree, parent): (TreeId, CommitId),
+    tree: TreeId,
+    parent: CommitId,
     now: Timestamp,
 ) -> Result<(StepFinished, TreeId), Error> {
     let StepDraft { facts, body, attempt, files, feedback, mut failing, report, by } = making;
@@ -344,12 +346,12 @@ fn make_step(
     let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
     // The step's additions are excluded again, so that the next step need not filter all logs.
     context.code = is_own.then_some((tree, code));
-    let of = context.task_of();
+    let task = context.task_of();
     let redactor = &context.engine.redactor;
     let by =
         by.iter().filter_map(|(agent, model)| attribution(context.engine.attribution, agent, &redactor.text(model)));
     // Later runs parse every other word of the subject, so only the name is redacted.
-    let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
+    let subject = facts.subject(task.target.as_str(), &redactor.text(&task.name), attempt);
     let message = CommitMessage {
         subject,
         body: body.write(redactor),
@@ -366,8 +368,8 @@ fn make_step(
         message: message.write().into_bytes(),
     })?;
     let finished = StepFinished {
-        repo: of.repo.clone(),
-        task: of.id.clone(),
+        repo: task.repo.clone(),
+        task: task.id.clone(),
         step: facts.kind.as_str().to_owned(),
         status: facts.status(),
         attempt: facts.retry,
@@ -440,7 +442,7 @@ pub(crate) fn in_the_record(what: &str, found: &Path) -> Warning {
 }
 
 /// A tree without the logs and reports added since `base`, by which attempts are compared.
-pub(crate) fn code_of(repo: &Repo, (base, tree): (TreeId, TreeId), job: &TaskJob) -> Result<CommitId, Error> {
+pub(crate) fn code_of(repo: &Repo, base: TreeId, tree: TreeId, job: &TaskJob) -> Result<CommitId, Error> {
     let own =
         git::diff::changes(repo, base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
     let own: Vec<TreeEdit> = own.map(TreeEdit::Remove).collect();

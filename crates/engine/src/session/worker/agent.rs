@@ -131,7 +131,7 @@ pub(super) async fn agent(
     // When a program runs again, its calls are answered from the record.
     let keeps = work.agent.can_continue() || work.agent.repeats_calls();
     let goes_on = keeps && (work.continues || end.is_answered);
-    let outcome = agent_outcome(worker, reply, (&status_file, goes_on), cancel, end)?;
+    let outcome = agent_outcome(worker, reply, &status_file, goes_on, cancel, end)?;
     let outcome = simulation::simulated(worker, kind, outcome);
     let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
     if !end.is_over
@@ -221,7 +221,7 @@ async fn converse(
             Some((turn, answer)) = incoming.recv() => {
                 end.note_refused(bounds.as_deref(), worker.workspace.directory(), turn.messages.iter().flat_map(tool_results));
                 if !turn.repeats {
-                    worker.engine.announce((&worker.session, &worker.context), &worker.node.id, &turn.messages);
+                    worker.engine.announce(&worker.session, &worker.context, &worker.node.id, &turn.messages);
                 }
                 // A partial answer does not count, except from a program: how often a model answered it is unknown.
                 let is_used = |message: &Message| {
@@ -256,7 +256,8 @@ async fn converse(
 fn agent_outcome(
     worker: &Worker,
     reply: Result<AgentReply, AgentError>,
-    (status_file, goes_on): (&Path, bool),
+    status_file: &Path,
+    goes_on: bool,
     cancel: &NodeCancel,
     end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
@@ -393,7 +394,7 @@ pub(super) async fn report(
     // Redacted whoever wrote it, so that commit and record agree.
     let (redactor, resolves) = (&worker.engine.redactor, worker.resolves.as_ref());
     let message = |paths: &[RepoPath], are_new: bool| {
-        let text = text.clone().unwrap_or_else(|| work_message(resolves, (&intent, in_words), paths, are_new));
+        let text = text.clone().unwrap_or_else(|| work_message(resolves, &intent, in_words, paths, are_new));
         redactor.text(&text).into_owned()
     };
     let author = Author { facts: worker.facts(&turn.model, &turn.provider), trailers, at, message: &message };

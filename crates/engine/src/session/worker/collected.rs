@@ -41,10 +41,10 @@ impl Collected {
         &mut self,
         bounds: Option<&Sandbox>,
         cwd: &Path,
-        told: impl IntoIterator<Item = &'t str>,
+        texts: impl IntoIterator<Item = &'t str>,
     ) {
         let Some(bounds) = bounds else { return };
-        told.into_iter().for_each(|text| self.refused.extend(process::sandbox::refusals(bounds, text, cwd)));
+        texts.into_iter().for_each(|text| self.refused.extend(process::sandbox::refusals(bounds, text, cwd)));
     }
 
     /// The standard error of all calls of an agent's program.

@@ -46,7 +46,7 @@ pub(super) async fn tool(
     let begun = Instant::now();
     let status_file = worker.status_file()?;
     let dir = worker.workspace.directory().to_owned();
-    let (ran, bounds) = shell(worker, (&script, &dir), &status_file, cancel).await;
+    let (ran, bounds) = shell(worker, &script, &dir, &status_file, cancel).await;
     let output = match ran {
         Ok(output) => output,
         // A step that could not start says nothing about the task. A command that leaves processes running, however,
@@ -105,7 +105,8 @@ pub(super) async fn tool(
 /// Runs a shell command in a directory of the worktrees, within the bounds of the node.
 async fn shell(
     worker: &mut Worker,
-    (script, dir): (&str, &Path),
+    script: &str,
+    dir: &Path,
     status_file: &Path,
     cancel: &NodeCancel,
 ) -> (Result<Output, SpawnError>, Option<Arc<Sandbox>>) {
@@ -126,7 +127,7 @@ pub(super) async fn gate(
     end: &mut Collected,
 ) -> Result<Option<Outcome>, Stopped> {
     let dir = worker.workspace.directory().to_owned();
-    let failure = check(worker, (script, &dir), "the gate", cancel, end).await?;
+    let failure = check(worker, script, &dir, "the gate", cancel, end).await?;
     // What it wrote is no part of the merge.
     worker.undo_writes(false, &mut end.warnings)?;
     Ok(failure)
@@ -136,13 +137,14 @@ pub(super) async fn gate(
 /// there is `name`.
 pub(super) async fn check(
     worker: &mut Worker,
-    command: (&str, &Path),
+    script: &str,
+    dir: &Path,
     name: &str,
     cancel: &NodeCancel,
     end: &mut Collected,
 ) -> Result<Option<Outcome>, Stopped> {
     let status_file = worker.status_file()?;
-    let (ran, _) = shell(worker, command, &status_file, cancel).await;
+    let (ran, _) = shell(worker, script, dir, &status_file, cancel).await;
     Ok(match ran {
         Ok(output) if output.exit == Exit::Cancelled && !cancel.timed_out() => {
             return Err(Stopped::Paused(PauseReason::Interrupted));

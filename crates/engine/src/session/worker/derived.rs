@@ -14,32 +14,35 @@ use pleach_core::ids::{CommitId, RepoName, RepoPath};
 /// of the files that are theirs. An outcome if a command fails.
 pub(super) async fn derive(
     worker: &mut Worker,
-    (name, repo): (&RepoName, &Repo),
-    (ours, side): (CommitId, &MergeSide),
+    name: &RepoName,
+    ours: CommitId,
+    side: &MergeSide,
     tried: TierResult,
-    (cancel, end): (&NodeCancel, &mut Collected),
+    cancel: &NodeCancel,
+    end: &mut Collected,
 ) -> Result<Result<MergeResult, Outcome>, Stopped> {
-    let before = block(|| Ok(merging::merge_commit(repo, tried.tree, ours, side)?))?;
-    worker.place([(name, CopyPosition::all(before))].into_iter())?;
-    let Some(dir) = worker.workspace.copy(name).map(|copy| copy.path().to_owned()) else {
+    let Some(copy) = worker.workspace.copy(name) else {
         return Ok(Err(Outcome::fail(format!("there is no worktree of `{name}`"))));
     };
+    let (repo, dir) = (&copy.repo.clone(), copy.path().to_owned());
+    let before = block(|| Ok(merging::merge_commit(repo, tried.tree, ours, side)?))?;
+    worker.place([(name, CopyPosition::all(before))].into_iter())?;
     for run in &tried.derived {
         let called = format!("`{}`, which makes derived files,", run.command);
-        if let Some(red) = command::check(worker, (&run.command, &dir), &called, cancel, end).await? {
+        if let Some(red) = command::check(worker, &run.command, &dir, &called, cancel, end).await? {
             return Ok(Err(red));
         }
     }
-    let made = block(|| {
+    let scanned = block(|| {
         let mut changes = worker.workspace.scan(None)?;
         changes.flush()?;
         Ok(changes.of(name).map_or(tried.tree, |change| change.tree))
     })?;
     let rules = worker.engine.tiers.derived.for_files(tried.derived.iter().flat_map(|run| &run.paths));
-    let tree = block(|| Ok(take_derived(repo, tried.tree, made, |path| rules.command_of(path).is_some())?))?;
-    let merged = block(|| merging::merge_resolved(repo, ours, side, (tried, tree), rules))?;
+    let tree = block(|| Ok(take_derived(repo, tried.tree, scanned, |path| rules.command_of(path).is_some())?))?;
+    let merged = block(|| merging::merge_resolved(repo, ours, side, tried, tree, rules))?;
     // Whatever else was written is kept when the worktree moves on.
-    if let (MergeResult::Merged(commit), true) = (&merged, made == tree)
+    if let (MergeResult::Merged(commit), true) = (&merged, scanned == tree)
         && let Some(copy) = worker.workspace.copy_mut(name)
     {
         block(|| workspace::rebase_to(copy, *commit))?;
@@ -51,12 +54,12 @@ pub(super) async fn derive(
 fn take_derived(
     repo: &Repo,
     tree: TreeId,
-    made: TreeId,
+    from: TreeId,
     is_derived: impl Fn(&RepoPath) -> bool,
 ) -> Result<TreeId, git::Error> {
     let mut edits = Vec::new();
-    for change in git::diff::changes(repo, tree, made)?.into_iter().filter(|change| is_derived(&change.path)) {
-        edits.push(match repo.tree_entry(made, &change.path)? {
+    for change in git::diff::changes(repo, tree, from)?.into_iter().filter(|change| is_derived(&change.path)) {
+        edits.push(match repo.tree_entry(from, &change.path)? {
             Some(entry) => TreeEdit::Put(change.path, entry.kind, entry.id),
             None => TreeEdit::Remove(change.path),
         });

@@ -76,7 +76,7 @@ async fn gated(worker: &mut Worker, result: Result<Outcome, Stopped>, end: &mut 
     if !outcome.status.is_success() {
         return Ok(outcome);
     }
-    let made = match end.effect.changes_mut() {
+    let commits = match end.effect.changes_mut() {
         Some(changes) => {
             block(|| changes.flush())?;
             changes.commits()
@@ -86,7 +86,7 @@ async fn gated(worker: &mut Worker, result: Result<Outcome, Stopped>, end: &mut 
     let tips: Vec<(RepoName, CommitId)> = worker
         .workspace
         .copies()
-        .map(|copy| (copy.name.clone(), made.get(&copy.name).copied().unwrap_or(copy.at().tip)))
+        .map(|copy| (copy.name.clone(), commits.get(&copy.name).copied().unwrap_or(copy.at().tip)))
         .collect();
     worker.place(tips.iter().map(|(repo, commit)| (repo, CopyPosition::all(*commit))))?;
     let cancel = NodeCancel::new(&worker.cancel, worker.node.timeout);

@@ -100,8 +100,7 @@ fn edits(worker: &mut Worker, conflicts: &ConflictWork) -> Result<Changes, Stopp
     if !left.is_empty() {
         return Err(Stopped::Unresolved(left));
     }
-    let message =
-        |paths: &[RepoPath], are_new: bool| work_message(worker.resolves.as_ref(), ("", false), paths, are_new);
+    let message = |paths: &[RepoPath], are_new: bool| work_message(worker.resolves.as_ref(), "", false, paths, are_new);
     let author = Author { facts, trailers, at, message: &message };
     block(|| worker.workspace.commit(&author, &mut changes))?;
     Ok(changes)

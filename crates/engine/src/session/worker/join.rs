@@ -77,7 +77,7 @@ pub(super) async fn join(
         worker.workspace.copies().map(|copy| (copy.name.clone(), copy.at())).collect();
     // What was not merged by git must be tested.
     let tiers = rules.gate.as_ref().map(|_| worker.engine.tiers.clone());
-    let merged = match merge_all(worker, &joined, tiers.as_ref(), (cancel, end)).await? {
+    let merged = match merge_all(worker, &joined, tiers.as_ref(), cancel, end).await? {
         Ok(merged) if merged.lossy.is_empty() => merged,
         unfit => {
             worker.place(before.iter().map(|(repo, at)| (repo, *at)))?;
@@ -122,7 +122,8 @@ async fn merge_all(
     worker: &mut Worker,
     branches: &[&Branch],
     tiers: Option<&TierOptions>,
-    (cancel, end): (&NodeCancel, &mut Collected),
+    cancel: &NodeCancel,
+    end: &mut Collected,
 ) -> Result<Result<Merged, Outcome>, Stopped> {
     let mut merged = Merged::default();
     let copies: Vec<(RepoName, Repo, CommitId)> =
@@ -138,9 +139,8 @@ async fn merge_all(
                 let result = match block(|| merging::merge_side(&repo, tip, &side, tiers))? {
                     MergeProgress::Ended(result) => result,
                     MergeProgress::Derive(tried) => {
-                        let sides = (tip, &side);
-                        match derived::derive(worker, (&name, &repo), sides, *tried, (cancel, &mut *end)).await? {
-                            Ok(made) => made,
+                        match derived::derive(worker, &name, tip, &side, *tried, cancel, end).await? {
+                            Ok(result) => result,
                             Err(red) => return Ok(Err(red)),
                         }
                     }
@@ -209,10 +209,10 @@ fn conflicted(outcome: Outcome, conflicts: &[WorktreeMergeConflict]) -> Outcome 
     if conflicts.is_empty() {
         return outcome;
     }
-    let of = |conflict: &WorktreeMergeConflict| {
+    let describe = |conflict: &WorktreeMergeConflict| {
         let paths: Vec<_> = conflict.paths.iter().map(|path| &path.path).collect();
         format!("conflict with branch `{}` in {}", conflict.context, named(&paths))
     };
-    let notes = conflicts.iter().map(of).collect::<Vec<_>>().join("; ");
+    let notes = conflicts.iter().map(describe).collect::<Vec<_>>().join("; ");
     Outcome { status: Status::PartialSuccess, notes: Some(notes), ..outcome }
 }

@@ -42,7 +42,7 @@ pub(super) async fn run_tests(
         return tested(worker, vec![not_run(&commands, &left_out)], begun, end);
     }
     let mut joint = joint_slot(worker, &cancel.cancel).await?;
-    let ended = run_commands(worker, commands, cancel, (&mut joint, end)).await;
+    let ended = run_commands(worker, commands, cancel, &mut joint, end).await;
     if let Some(slot) = joint {
         tokio::task::block_in_place(|| slot.remove());
     }
@@ -58,14 +58,14 @@ async fn joint_slot(worker: &mut Worker, cancel: &Cancel) -> Result<Option<Joint
         let (name, repo) = (own.name.clone(), own.repo.clone());
         let (branch, commit) = (own.branch.clone(), own.at().tip);
         let mut files = vec![JointFiles { name: name.clone(), repo: repo.clone(), branch, commit }];
-        for of in &job.beside {
-            let tip = of.repo.refs().find(&branch_ref(&of.branch)).map_err(|error| error.to_string())?;
-            let commit = tip.ok_or_else(|| format!("there is no branch `{}` in `{}`", of.branch, of.name))?;
-            let (name, repo, branch) = (of.name.clone(), of.repo.clone(), of.branch.clone());
+        for joint in &job.beside {
+            let tip = joint.repo.refs().find(&branch_ref(&joint.branch)).map_err(|error| error.to_string())?;
+            let commit = tip.ok_or_else(|| format!("there is no branch `{}` in `{}`", joint.branch, joint.name))?;
+            let (name, repo, branch) = (joint.name.clone(), joint.repo.clone(), joint.branch.clone());
             files.push(JointFiles { name, repo, branch, commit });
         }
         files.sort_by(|one, other| one.name.cmp(&other.name));
-        let repos = job.repos((name, repo));
+        let repos = job.repos(name, repo);
         JointSlot::open(Arc::clone(&worker.engine), &repos, &worker.session, files).map_err(|error| error.to_string())
     };
     let mut slot = tokio::task::block_in_place(open).map_err(broken)?;
@@ -82,7 +82,8 @@ async fn run_commands(
     worker: &mut Worker,
     commands: Vec<TestCommand>,
     cancel: &NodeCancel,
-    (joint, end): (&mut Option<JointSlot>, &mut Collected),
+    joint: &mut Option<JointSlot>,
+    end: &mut Collected,
 ) -> Result<Vec<RanTest>, Stopped> {
     let mut ran: Vec<RanTest> = Vec::new();
     let mut stopped = None;
@@ -100,7 +101,7 @@ async fn run_commands(
             ran.push(RanTest { exit, ..unrun });
             break;
         }
-        match run_test(worker, (command, joint), &cancel.cancel, &|| cancel.timed_out()).await {
+        match run_test(worker, command, joint, &cancel.cancel, &|| cancel.timed_out()).await {
             Ok(test) => ran.push(test),
             Err(why) => {
                 stopped = Some(why);
@@ -124,7 +125,7 @@ async fn run_commands(
     };
     let clean_up = async {
         for command in &teardown {
-            if let Ok(test) = run_test(worker, (command, joint), &late, &|| false).await {
+            if let Ok(test) = run_test(worker, command, joint, &late, &|| false).await {
                 if !test.passed {
                     let text = format!("the teardown `{}` failed ({})", command.command, test.exit);
                     end.warnings.push(WarningCode::TeardownFailed.with(text));
@@ -168,7 +169,8 @@ fn tested(worker: &mut Worker, ran: Vec<RanTest>, begun: Instant, end: &mut Coll
 /// Runs one command. If it is cancelled because the node's time `is_up`, it has failed.
 async fn run_test(
     worker: &mut Worker,
-    (test, joint): (&TestCommand, &mut Option<JointSlot>),
+    test: &TestCommand,
+    joint: &mut Option<JointSlot>,
     cancel: &Cancel,
     is_up: &(dyn Fn() -> bool + Sync),
 ) -> Result<RanTest, Stopped> {

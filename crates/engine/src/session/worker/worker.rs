@@ -60,13 +60,14 @@ pub struct Worker {
 /// after it.
 pub(super) fn work_message(
     resolves: Option<&ConflictWork>,
-    words: (&str, bool),
+    intent: &str,
+    is_spoken: bool,
     paths: &[RepoPath],
     are_new: bool,
 ) -> String {
     match resolves {
-        Some(work) => resolution_message(words, (&work.branch, &work.paths), paths, are_new),
-        None => commit_message(words.0, paths, are_new),
+        Some(work) => resolution_message(intent, is_spoken, &work.branch, &work.paths, paths, are_new),
+        None => commit_message(intent, paths, are_new),
     }
 }
 
@@ -210,7 +211,7 @@ impl Worker {
         let waits = AtomicBool::new(false);
         WaitListener::new(move |why| {
             if waits.swap(why.is_some(), Ordering::Relaxed) || why.is_some() {
-                engine.tell_wait((&session, &context), &node, why);
+                engine.tell_wait(&session, &context, &node, why);
             }
         })
     }

@@ -117,12 +117,13 @@ pub struct TaskView {
 pub fn view_tasks(
     repo: &Repo,
     tasks: Vec<StoredTask>,
-    (prefix, base): (&str, Option<&BranchName>),
+    prefix: &str,
+    base: Option<&BranchName>,
 ) -> Result<Vec<TaskView>, tree::Error> {
     let mut targets: BTreeMap<BranchName, OnTarget> = BTreeMap::new();
     for StoredTask { task, .. } in &tasks {
         if !targets.contains_key(&task.target) {
-            targets.insert(task.target.clone(), OnTarget::read(repo, &task.target, (prefix, base))?);
+            targets.insert(task.target.clone(), OnTarget::read(repo, &task.target, prefix, base)?);
         }
     }
     let mut views = Vec::with_capacity(tasks.len());
@@ -156,7 +157,7 @@ pub fn view_tasks(
         let target = view.task.target.clone();
         let on = &targets[&target];
         let is_met = |needed: &TaskId| match known.get(needed) {
-            Some((status, of)) => *status == AdHocStatus::Landed && *of == target,
+            Some((status, needed_target)) => *status == AdHocStatus::Landed && *needed_target == target,
             // Its commits are there though its ref is gone.
             None => on.progress.is_done(needed),
         };
@@ -176,7 +177,8 @@ pub fn feedback_of(
     repo: &Repo,
     view: &TaskView,
     redactor: &Redactor,
-    (prefix, base): (&str, Option<&BranchName>),
+    prefix: &str,
+    base: Option<&BranchName>,
 ) -> Result<Vec<Feedback>, tree::Error> {
     if view.is_astray || !view.status.is_open() {
         return Ok(Vec::new());
@@ -211,11 +213,7 @@ struct OnTarget {
 }
 
 impl OnTarget {
-    fn read(
-        repo: &Repo,
-        target: &BranchName,
-        (prefix, base): (&str, Option<&BranchName>),
-    ) -> Result<Self, tree::Error> {
+    fn read(repo: &Repo, target: &BranchName, prefix: &str, base: Option<&BranchName>) -> Result<Self, tree::Error> {
         let progress = match ProgressReader::new(repo, target, prefix, base).read(&TreeName::Tasks) {
             Err(progress::Error::NoTarget(_)) => return Ok(Self { is_gone: true, ..Self::default() }),
             progress => progress?,
@@ -247,8 +245,9 @@ mod tests {
 
     #[test]
     fn the_newest_fact_decides_where_a_task_is() {
-        let places = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
-        let task = AdHocTask::new("task-aaaaaa".parse().unwrap(), "x", places, Timestamp::UNIX_EPOCH).unwrap();
+        let (repo_name, target) = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
+        let task =
+            AdHocTask::new("task-aaaaaa".parse().unwrap(), "x", repo_name, target, Timestamp::UNIX_EPOCH).unwrap();
         let mut cancelled = task.clone();
         cancelled.cancelled = Some(Timestamp::UNIX_EPOCH);
         let at = |status, landed| {

@@ -93,13 +93,14 @@ impl<'r> TaskStore<'r> {
         &self,
         redactor: &Redactor,
         text: &str,
-        (repo_name, target, prefix): (&RepoName, &BranchName, &str),
+        repo_name: &RepoName,
+        target: &BranchName,
+        prefix: &str,
         fill: impl Fn(&mut AdHocTask),
     ) -> Result<StoredTask, StoreError> {
         let mut tries = TRIES;
         loop {
-            let places = (repo_name.clone(), target.clone());
-            let mut task = AdHocTask::new(new_id(), text, places, clock::now())?;
+            let mut task = AdHocTask::new(new_id(), text, repo_name.clone(), target.clone(), clock::now())?;
             fill(&mut task);
             task.check_touches()?;
             refuse_secrets(redactor, &task)?;

@@ -12,7 +12,7 @@ use super::world::World;
 fn create(repo: &Repo, text: &str) -> StoredTask {
     let (name, target) = (RepoName::new("repo").unwrap(), BranchName::new("main").unwrap());
     let redactor = Redactor::new(std::iter::empty::<(&str, &str)>());
-    TaskStore::new(repo).create(&redactor, text, (&name, &target, "pleach/"), |_| {}).unwrap()
+    TaskStore::new(repo).create(&redactor, text, &name, &target, "pleach/", |_| {}).unwrap()
 }
 
 #[test]

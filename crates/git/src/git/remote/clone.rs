@@ -36,7 +36,7 @@ pub fn clone(request: &CloneRequest<'_>, environment: &Environment, cancel: &Can
         args.extend(["--depth".into(), depth.to_string().into(), "--no-local".into()]);
     }
     args.extend(["--".into(), remote.as_git().into(), temporary.clone().into_os_string()]);
-    let cloned = call(&program, &parent, args, (remote, Direction::Receive), cancel)
+    let cloned = call(&program, &parent, args, remote, Direction::Receive, cancel)
         .and_then(|finished| success(finished, remote))
         .and_then(|_| Ok(std::fs::rename(&temporary, path).at("name", path)?));
     if cloned.is_err() {

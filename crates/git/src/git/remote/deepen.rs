@@ -11,6 +11,6 @@ use os::process::Cancel;
 pub(in crate::git) fn deepen(program: &Program, common_dir: &Path, remote: &RemoteUrl) -> Result<(), RemoteError> {
     let args = ["fetch", "--unshallow", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"];
     let args = args.into_iter().chain(["--no-auto-maintenance", "--", remote.as_git(), "HEAD"]);
-    let finished = call(program, common_dir, args, (remote, Direction::Receive), &Cancel::never())?;
+    let finished = call(program, common_dir, args, remote, Direction::Receive, &Cancel::never())?;
     success(finished, remote).map(drop)
 }

@@ -24,7 +24,7 @@ pub fn delete_refs(
     args.extend(leases.map(OsString::from));
     args.extend(["--".into(), remote.as_git().into()]);
     args.extend(refs.iter().map(|gone| OsString::from(format!(":{}", gone.name))));
-    let finished = call(&repo.shared.program, repo.common_dir(), args, (remote, Direction::Send), cancel)?;
+    let finished = call(&repo.shared.program, repo.common_dir(), args, remote, Direction::Send, cancel)?;
     let report = PushReport {
         refs: parse(&String::from_utf8_lossy(&finished.stdout)),
         words: remote.scrub(&words(&finished.stderr)),

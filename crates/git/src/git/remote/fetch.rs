@@ -44,7 +44,7 @@ pub fn fetch(
     // A branch that is gone would be in the way of one below its name.
     args.extend((!is_shallow).then_some("--prune"));
     args.extend(["--", remote.as_git(), &refspec]);
-    let finished = call(&repo.shared.program, repo.common_dir(), args, (remote, Direction::Receive), cancel)?;
+    let finished = call(&repo.shared.program, repo.common_dir(), args, remote, Direction::Receive, cancel)?;
     success(finished, remote).map(drop)
 }
 

@@ -41,7 +41,7 @@ fn list_from(
     cancel: &Cancel,
 ) -> Result<BTreeMap<String, CommitId>, RemoteError> {
     let args = ["ls-remote", "--quiet", "--refs", "--", remote.as_git()].into_iter().chain(patterns.iter().copied());
-    let finished = call(program, dir, args, (remote, Direction::Receive), cancel)?;
+    let finished = call(program, dir, args, remote, Direction::Receive, cancel)?;
     Ok(parse(&String::from_utf8_lossy(&success(finished, remote)?)))
 }
 

@@ -58,5 +58,5 @@ fn push_once(
     args.extend(is_atomic.then(|| OsString::from("--atomic")));
     args.extend(["--".into(), remote.as_git().into()]);
     args.extend(refs.iter().map(|pushed| OsString::from(format!("{}:{}", pushed.commit, pushed.name))));
-    call(&repo.shared.program, repo.common_dir(), args, (remote, Direction::Send), cancel)
+    call(&repo.shared.program, repo.common_dir(), args, remote, Direction::Send, cancel)
 }

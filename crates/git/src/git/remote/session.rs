@@ -100,7 +100,8 @@ pub fn is_known(repo: &Repo, session: &SessionId, records: &RemoteRecords) -> Re
 pub fn bring_records_apart(
     path: &Path,
     remote: &RemoteUrl,
-    (session, records): (&SessionId, &RemoteRecords),
+    session: &SessionId,
+    records: &RemoteRecords,
     depth: u32,
     environment: &Environment,
 ) -> Result<Repo, RemoteError> {
@@ -112,7 +113,7 @@ pub fn bring_records_apart(
     let (parent, word) = (path.parent().unwrap_or(path), OsStr::new);
     run(parent, &[word("init"), word("--quiet"), word("--bare"), path.as_os_str()])?;
     let refspecs = records.iter().map(|(context, (name, _))| format!("+{name}:{}", local(session, context)));
-    fetch_records((&program, path), remote, refspecs, Some(depth), &Cancel::never())?;
+    fetch_records(&program, path, remote, refspecs, Some(depth), &Cancel::never())?;
     // No repository is opened whose HEAD is nowhere.
     if let Some((_, at)) = records.values().next() {
         run(path, &[word("update-ref"), word("--no-deref"), word("HEAD"), word(&at.to_string())])?;
@@ -121,7 +122,8 @@ pub fn bring_records_apart(
 }
 
 fn fetch_records(
-    (program, dir): (&Program, &Path),
+    program: &Program,
+    dir: &Path,
     remote: &RemoteUrl,
     refspecs: impl Iterator<Item = String>,
     depth: Option<u32>,
@@ -134,7 +136,7 @@ fn fetch_records(
     args.extend(depth.map(|depth| format!("--depth={depth}")));
     args.extend(["--no-auto-maintenance".to_owned(), "--".to_owned(), remote.as_git().to_owned()]);
     args.extend(refspecs);
-    let finished = call(program, dir, args, (remote, Direction::Receive), cancel)?;
+    let finished = call(program, dir, args, remote, Direction::Receive, cancel)?;
     success(finished, remote).map(drop)
 }
 
@@ -143,13 +145,14 @@ fn fetch_records(
 pub fn bring_records(
     repo: &Repo,
     remote: &RemoteUrl,
-    (session, records): (&SessionId, &RemoteRecords),
+    session: &SessionId,
+    records: &RemoteRecords,
     depth: Option<u32>,
     cancel: &Cancel,
 ) -> Result<BroughtRecords, RemoteError> {
     let fetched = |context: &ContextId| format!("{FETCHED_RECORDS}{session}/{context}");
     let refspecs = records.iter().map(|(context, (name, _))| format!("+{name}:{}", fetched(context)));
-    fetch_records((&repo.shared.program, repo.common_dir()), remote, refspecs, depth, cancel)?;
+    fetch_records(&repo.shared.program, repo.common_dir(), remote, refspecs, depth, cancel)?;
     let mut brought = BroughtRecords::Known;
     let mut moves = Vec::new();
     for context in records.keys() {

@@ -69,7 +69,8 @@ pub(super) fn call(
     program: &Program,
     dir: &Path,
     args: impl IntoIterator<Item = impl Into<OsString>>,
-    (remote, direction): (&RemoteUrl, Direction),
+    remote: &RemoteUrl,
+    direction: Direction,
     cancel: &Cancel,
 ) -> Result<GitOutput, RemoteError> {
     let program = quiet_ssh(program, dir)?;

@@ -34,12 +34,12 @@ pub fn default_push_url(repo: &Repo) -> Result<Option<RemoteUrl>, Error> {
 pub(super) fn remotes_at(repo: &Repo, remote: &str) -> Result<Vec<String>, Error> {
     let found = repo.shared.program.run(repo.common_dir(), ["config", "--get-regexp", r"^remote\..*\.url$"])?;
     let listed = String::from_utf8_lossy(&found.stdout);
-    let is_it = |line: &str| {
+    let name_of = |line: &str| {
         let (key, url) = line.split_once(' ')?;
         let name = key.strip_prefix("remote.")?.strip_suffix(".url")?;
         (address(repo, url)?.to_string() == remote).then(|| name.to_owned())
     };
-    Ok(listed.lines().filter_map(is_it).collect())
+    Ok(listed.lines().filter_map(name_of).collect())
 }
 
 fn address(repo: &Repo, url: &str) -> Option<RemoteUrl> {

@@ -118,7 +118,7 @@ pub fn commit_tree(
     worktree.staged = Some(StagedTree { tree, entries });
     let (new_content, unfiltered) = reading.end();
     worktree.new_content = new_content;
-    let warnings = warnings(scan, (&gone, &replaced), &held_back, &unfiltered);
+    let warnings = warnings(scan, &gone, &replaced, &held_back, &unfiltered);
     Ok(BuiltTree { tree, paths, warnings, held_back, withheld, gone })
 }
 
@@ -174,7 +174,8 @@ fn is_allowed(path: &BStr) -> bool {
 
 fn warnings(
     scan: &ScanResult,
-    (gone, replaced): (&[RepoPath], &[RepoPath]),
+    gone: &[RepoPath],
+    replaced: &[RepoPath],
     held_back: &[HeldBack],
     unfiltered: &[(BString, BString)],
 ) -> Vec<Warning> {

@@ -38,21 +38,21 @@ pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) 
         std::fs::create_dir_all(parent).at("create", parent)?;
     }
     let marker = CreationMarker::create(path)?;
-    let made = register(repo, path, commit).and_then(|made| fill(repo, path, &made, rules, marker));
-    if made.is_err() {
+    let created = register(repo, path, commit).and_then(|git_dir| fill(repo, path, &git_dir, rules, marker));
+    if created.is_err() {
         // As git does where it cannot make one. Why it cannot is what counts.
         let _ = remove::remove(repo, path);
     }
-    made.map_err(|error| lost_content::name_unreadable(repo, commit, error))
+    created.map_err(|error| lost_content::name_unreadable(repo, commit, error))
 }
 
 /// Checks out the files of a worktree that is being created, except those that exist.
-fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: CreationMarker) -> Result<Worktree, Error> {
-    check_out(repo, path, made, rules, &marker)?;
+fn fill(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], marker: CreationMarker) -> Result<Worktree, Error> {
+    check_out(repo, path, git_dir, rules, &marker)?;
     crash::point(CrashKind::HeadUpdate, CrashSide::After);
-    let notes = Notes::of(repo.common_dir(), made);
-    SparseRules::note(repo, made, &notes)?;
-    let index = made.join("index");
+    let notes = Notes::of(repo.common_dir(), git_dir);
+    SparseRules::note(repo, git_dir, &notes)?;
+    let index = git_dir.join("index");
     notes.note_index(&index.metadata().at("read", &index)?)?;
     let mut worktree = open::open(repo, path)?;
     // The newest files are as new as git's index, so that a later write might not show, and git would read them at every
@@ -70,13 +70,13 @@ fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], marker: Creatio
 pub(super) fn finish(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Option<Worktree>, Error> {
     // Waits for a git that is still running.
     let marker = CreationMarker::resume(path)?;
-    let (Some(made), Ok(root)) = (find_git_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
-    let is_noted = Registration::of(repo.common_dir(), &made)?.is_some_and(|registration| registration.root == root);
-    let is_tied = linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &made)));
-    if !is_noted || !is_tied || !stands_at(&made, commit) {
+    let (Some(git_dir), Ok(root)) = (find_git_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
+    let is_noted = Registration::of(repo.common_dir(), &git_dir)?.is_some_and(|registration| registration.root == root);
+    let is_tied = linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &git_dir)));
+    if !is_noted || !is_tied || !stands_at(&git_dir, commit) {
         return Ok(None);
     }
-    fill(repo, path, &made, rules, marker).map(Some)
+    fill(repo, path, &git_dir, rules, marker).map(Some)
 }
 
 /// Has git make a worktree without files, and takes note of it. Returns its git directory.
@@ -92,14 +92,14 @@ fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error
     repo.shared.whole.add(commit);
     std::fs::rename(&named, path).at("move the worktree to", path)?;
     // Nobody else has written to what git has just made.
-    let made = linked_git_dir(path)?.ok_or_else(|| Error::NoSuchWorktree { path: path.to_owned() })?;
+    let git_dir = linked_git_dir(path)?.ok_or_else(|| Error::NoSuchWorktree { path: path.to_owned() })?;
     let root = path.canonicalize().at("open the worktree", path)?;
-    link_git_dir(repo, &root, &made)?;
+    link_git_dir(repo, &root, &git_dir)?;
     Notes::sweep(common)?;
     // A worktree before it may have had its name.
-    Notes::of(common, &made).forget()?;
-    Registration::register(common, &made, &root)?;
-    Ok(made)
+    Notes::of(common, &git_dir).forget()?;
+    Registration::register(common, &git_dir, &root)?;
+    Ok(git_dir)
 }
 
 /// Checks out what the rules of a sparse checkout leave, but for what is there already. The setting goes to these commands

@@ -67,13 +67,13 @@ impl LostContent {
 
 /// What is behind a worktree that could not be made: which files of the commit cannot be read, if that is it.
 pub(super) fn name_unreadable(repo: &Repo, commit: CommitId, error: Error) -> Error {
-    let is_it = matches!(&error, Error::NoWorktree(failure) if failure.cause == AddCause::MissingObjects);
+    let is_missing = matches!(&error, Error::NoWorktree(failure) if failure.cause == AddCause::MissingObjects);
     let found = || {
         let tree = repo.tree_of(commit)?.to_gix();
         let index = repo.local().index_from_tree(&tree).doing("read the tree of a commit")?;
         unreadable_files(repo, &index)
     };
-    match is_it.then(found) {
+    match is_missing.then(found) {
         Some(Ok(files)) => {
             let lost = files.into_iter().map(|(path, _)| RepoPath::new(path)).collect();
             LostContent { lost, ..LostContent::default() }.refuse_lost(commit).err().unwrap_or(error)

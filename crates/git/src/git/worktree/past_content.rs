@@ -87,8 +87,12 @@ impl PastContent {
         }
         for parent in commit.parents().filter(|parent| !self.met.contains(parent)).collect::<Vec<_>>() {
             self.met.insert(parent);
-            let made = self.handle.find_commit(parent).ok().and_then(|parent| parent.decode().ok().map(|it| time(&it)));
-            self.commits.extend(made.map(|made| (made, parent)));
+            let committed = self
+                .handle
+                .find_commit(parent)
+                .ok()
+                .and_then(|parent| parent.decode().ok().map(|decoded| time(&decoded)));
+            self.commits.extend(committed.map(|at| (at, parent)));
         }
     }
 

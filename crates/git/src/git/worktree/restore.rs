@@ -55,7 +55,7 @@ pub(crate) fn restore_sparing(
     let mut removed: Vec<BString> = Vec::new();
     for path in &scan.candidates {
         match (setup_changes::setup_content(worktree, path.as_bstr()), worktree.cache.known(path.as_bstr())) {
-            (Some(Some(made)), _) => setup_files.push((path.clone(), made)),
+            (Some(Some(content)), _) => setup_files.push((path.clone(), content)),
             (None, Some(known)) if known.mode != Mode::COMMIT && worktree.cache.is_skipped(path.as_bstr()) => {
                 if worktree.exists(path.as_bstr()) {
                     removed.push(path.clone());
@@ -74,7 +74,7 @@ pub(crate) fn restore_sparing(
     for path in setup_changes::undone_setup(worktree)? {
         let path = BStr::new(path.as_bytes());
         match setup_changes::setup_content(worktree, path) {
-            Some(Some(made)) => setup_files.push((path.to_owned(), made)),
+            Some(Some(content)) => setup_files.push((path.to_owned(), content)),
             Some(None) => remove_untracked(worktree, &dir, path)?,
             None => {}
         }
@@ -175,10 +175,10 @@ fn check_out(
     let mut options = worktree.handle.checkout_options(source).doing("set up the checkout")?;
     options.overwrite_existing = true;
     let objects = worktree.handle.objects.clone().into_arc().at("open", worktree.handle.git_dir())?;
-    let (counter, of) = (Counter(Arc::default()), wanted.len() as u64);
+    let (counter, total) = (Counter(Arc::default()), wanted.len() as u64);
     let done = counter.0.clone();
     let _meter = ProgressMeter::start(worktree.repo.listening(), FileOperation::Restore, move || {
-        (done.load(Relaxed) as u64, of)
+        (done.load(Relaxed) as u64, total)
     });
     let outcome = gix::worktree::state::checkout(
         &mut index,

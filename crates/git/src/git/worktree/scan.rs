@@ -32,10 +32,10 @@ const FILES_WORTH_THREADS: usize = 2_000;
 
 /// Looks at all files. Ignored files are left out unless they are tracked.
 pub fn scan_all(worktree: &mut Worktree) -> Result<ScanResult, Error> {
-    let (seen, of) = (Arc::new(AtomicU64::new(0)), worktree.cache.index().entries().len() as u64);
+    let (seen, total) = (Arc::new(AtomicU64::new(0)), worktree.cache.index().entries().len() as u64);
     let count = seen.clone();
     let _meter =
-        ProgressMeter::start(worktree.repo.listening(), FileOperation::Scan, move || (count.load(Relaxed), of));
+        ProgressMeter::start(worktree.repo.listening(), FileOperation::Scan, move || (count.load(Relaxed), total));
     let mut walked = walk(worktree.cache.index(), &worktree.root, &seen);
     let mut met = ScanResult::default();
     special_files::remove_special_files(worktree, std::mem::take(&mut walked.special), &mut met)?;

@@ -34,12 +34,12 @@ pub fn snapshot_setup_again(worktree: &mut Worktree, before: &ScanResult) -> Res
 }
 
 fn record_snapshot(worktree: &mut Worktree, scan: ScanResult) -> Result<Vec<(RepoPath, bool)>, Error> {
-    let mut made = Vec::new();
+    let mut changed = Vec::new();
     let mut room = if scan.candidates.len() <= MOST_FILES { MOST_BYTES } else { 0 };
     let mut kept = worktree.repo.writer();
     let mut filters = Filters::new(worktree)?;
     for path in &scan.candidates {
-        let of = worktree.cache.known(path.as_bstr()).map(SetupObject::from);
+        let in_tree = worktree.cache.known(path.as_bstr()).map(SetupObject::from);
         let size = worktree.disk_path(path.as_bstr()).symlink_metadata().map_or(0, |metadata| metadata.len());
         let mut passing = worktree.repo.writer();
         let writer = match room.checked_sub(size) {
@@ -59,9 +59,9 @@ fn record_snapshot(worktree: &mut Worktree, scan: ScanResult) -> Result<Vec<(Rep
                 },
                 FileState::Same => continue,
             };
-        if of.map_or(SetupState::Gone, SetupState::File) != is {
-            worktree.setup_files.insert(path.clone(), SetupChange { of, is, stat });
-            made.push((RepoPath::new(path.to_vec()), of.is_some()));
+        if in_tree.map_or(SetupState::Gone, SetupState::File) != is {
+            worktree.setup_files.insert(path.clone(), SetupChange { in_tree, is, stat });
+            changed.push((RepoPath::new(path.to_vec()), in_tree.is_some()));
         }
     }
     drop(filters);
@@ -69,5 +69,5 @@ fn record_snapshot(worktree: &mut Worktree, scan: ScanResult) -> Result<Vec<(Rep
     worktree.ignored.paths.extend(scan.ignored);
     worktree.ignored.is_lost = false;
     setup_changes::write_setup_note(worktree)?;
-    Ok(made)
+    Ok(changed)
 }

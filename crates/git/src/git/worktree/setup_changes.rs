@@ -45,8 +45,8 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
     let mut filters = None;
     let mut seen = Vec::new();
     for path in &scan.candidates {
-        let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
-        if let SetupState::Unread(look) = made.is {
+        let Some(change) = setup_at(worktree, path.as_bstr()) else { continue };
+        if let SetupState::Unread(look) = change.is {
             if worktree.has_real_parents(path.as_bstr())
                 && FileStamp::at(&worktree.disk_path(path.as_bstr())) == Some(look)
             {
@@ -56,8 +56,8 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
         }
         let metadata = gix::index::fs::Metadata::from_path_no_follow(&worktree.disk_path(path.as_bstr())).ok();
         let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
-        if made.is != SetupState::Gone && stat.is_some() && made.stat == stat {
-            seen.push((path.clone(), made.stat));
+        if change.is != SetupState::Gone && stat.is_some() && change.stat == stat {
+            seen.push((path.clone(), change.stat));
             continue;
         }
         let filters = match &mut filters {
@@ -66,10 +66,10 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
         };
         let mut passing = worktree.repo.writer();
         match read_file::read(worktree, path.as_bstr(), filters, &mut passing, &CommitLimits::default())? {
-            FileState::File(known) if made.is == SetupState::File(known.clone().into()) => {
+            FileState::File(known) if change.is == SetupState::File(known.clone().into()) => {
                 seen.push((path.clone(), Some(known.stat)));
             }
-            FileState::Gone if made.is == SetupState::Gone => seen.push((path.clone(), None)),
+            FileState::Gone if change.is == SetupState::Gone => seen.push((path.clone(), None)),
             _ => {}
         }
     }
@@ -77,8 +77,8 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
     worktree.cache.forget_stats(seen.iter().map(|(path, _)| path));
     for (path, stat) in seen {
         scan.candidates.remove(&path);
-        if let Some(made) = worktree.setup_files.get_mut(&path) {
-            made.stat = stat;
+        if let Some(change) = worktree.setup_files.get_mut(&path) {
+            change.stat = stat;
         }
     }
     Ok(())
@@ -87,20 +87,20 @@ pub(super) fn drop_setup_changes(worktree: &mut Worktree, scan: &mut ScanResult)
 /// What the setup has made of a path, where the tree has there what it had then, and has nothing in its way that the
 /// setup has not removed.
 pub(super) fn setup_at(worktree: &Worktree, path: &BStr) -> Option<SetupChange> {
-    let made = made_of_tree(worktree, path)?;
+    let change = made_of_tree(worktree, path)?;
     let is_taken = |parent: &&BStr| worktree.cache.known(parent).is_some() && !worktree.cache.is_submodule(parent);
     let is_free = parents(path).filter(is_taken).all(|at| is_removed(worktree, at))
         && worktree.cache.below(path).iter().all(|at| is_removed(worktree, at.as_bstr()));
-    is_free.then_some(made)
+    is_free.then_some(change)
 }
 
 pub(super) fn made_of_tree(worktree: &Worktree, path: &BStr) -> Option<SetupChange> {
-    let made = worktree.setup_files.get(path.as_bytes().as_bstr())?;
-    (made.of == worktree.cache.known(path).map(SetupObject::from)).then_some(*made)
+    let change = worktree.setup_files.get(path.as_bytes().as_bstr())?;
+    (change.in_tree == worktree.cache.known(path).map(SetupObject::from)).then_some(*change)
 }
 
 pub(super) fn is_removed(worktree: &Worktree, path: &BStr) -> bool {
-    made_of_tree(worktree, path).is_some_and(|made| made.is == SetupState::Gone)
+    made_of_tree(worktree, path).is_some_and(|change| change.is == SetupState::Gone)
 }
 
 /// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
@@ -121,12 +121,12 @@ pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
     let mut undone = BTreeSet::new();
     let mut filters = None;
     for path in worktree.setup_files.keys() {
-        let Some(made) = setup_at(worktree, path.as_bstr()) else { continue };
+        let Some(change) = setup_at(worktree, path.as_bstr()) else { continue };
         let stat = gix::index::fs::Metadata::from_path_no_follow(&worktree.disk_path(path.as_bstr())).ok();
         let stat = stat.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
-        if made.is != SetupState::Gone
+        if change.is != SetupState::Gone
             && stat.is_some()
-            && made.stat == stat
+            && change.stat == stat
             && worktree.has_real_parents(path.as_bstr())
         {
             continue;
@@ -147,8 +147,8 @@ pub fn undone_setup(worktree: &Worktree) -> Result<BTreeSet<RepoPath>, Error> {
             FileState::Held(_) => continue,
         };
         let left_out = worktree.cache.is_skipped(path.as_bstr());
-        let of_tree = made.of.filter(|_| !left_out).map_or(SetupState::Gone, SetupState::File);
-        if is != made.is && is == of_tree {
+        let of_tree = change.in_tree.filter(|_| !left_out).map_or(SetupState::Gone, SetupState::File);
+        if is != change.is && is == of_tree {
             undone.insert(RepoPath::new(path.to_vec()));
         }
     }

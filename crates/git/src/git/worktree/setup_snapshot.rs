@@ -43,7 +43,7 @@ impl IgnoredBySetup {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SetupChange {
     /// What the tree had.
-    pub(super) of: Option<SetupObject>,
+    pub(super) in_tree: Option<SetupObject>,
     /// What it is.
     pub(super) is: SetupState,
     /// Its stat when it was last seen to be that.
@@ -76,9 +76,10 @@ pub(super) fn write(setup_files: &SetupFiles, ignored: &IgnoredBySetup) -> Vec<u
         SetupState::Unread(seen) => format!("?{seen}"),
         SetupState::Gone => "-".to_owned(),
     };
-    let line = |(path, made): (&BString, &SetupChange)| {
+    let line = |(path, change): (&BString, &SetupChange)| {
         [
-            format!("{} {} ", object(made.of.map_or(SetupState::Gone, SetupState::File)), object(made.is)).as_bytes(),
+            format!("{} {} ", object(change.in_tree.map_or(SetupState::Gone, SetupState::File)), object(change.is))
+                .as_bytes(),
             path.as_slice(),
             b"\0",
         ]
@@ -109,14 +110,14 @@ fn line(line: &[u8]) -> Option<(BString, SetupChange)> {
         let mode = Mode::from_bits(u32::from_str_radix(mode, 8).ok()?)?;
         Some(SetupState::File(SetupObject { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
     };
-    let of = match object()? {
+    let in_tree = match object()? {
         SetupState::File(object) => Some(object),
         SetupState::Gone => None,
         SetupState::Unread(_) => return None,
     };
     let is = object()?;
     let path = BString::from(parts.next()?);
-    Some((path, SetupChange { of, is, stat: None }))
+    Some((path, SetupChange { in_tree, is, stat: None }))
 }
 
 /// The recorded setup of a worktree; empty where it was not set up, or before this was recorded.
@@ -134,12 +135,12 @@ mod tests {
         let file = SetupObject { id, mode: Mode::FILE };
         let program = SetupObject { id, mode: Mode::FILE_EXECUTABLE };
         let seen = FileStamp::read("100644:1:2:3:4").unwrap();
-        let made = |of, is| SetupChange { of, is, stat: None };
+        let change = |in_tree, is| SetupChange { in_tree, is, stat: None };
         let setup_files: SetupFiles = [
-            (BString::from("a b\nc"), made(None, SetupState::File(file))),
-            (BString::from(&b"\xff"[..]), made(Some(file), SetupState::File(program))),
-            (BString::from("gone"), made(Some(file), SetupState::Gone)),
-            (BString::from("large"), made(None, SetupState::Unread(seen))),
+            (BString::from("a b\nc"), change(None, SetupState::File(file))),
+            (BString::from(&b"\xff"[..]), change(Some(file), SetupState::File(program))),
+            (BString::from("gone"), change(Some(file), SetupState::Gone)),
+            (BString::from("large"), change(None, SetupState::Unread(seen))),
         ]
         .into();
         let paths = BTreeSet::from([BString::from("node_modules"), BString::from("! x")]);
@@ -147,8 +148,8 @@ mod tests {
         let (again, ignored) = read(&write(&setup_files, &ignored));
         assert_eq!((again.len(), ignored.paths, ignored.is_lost), (4, paths, true));
         assert!(!read(&write(&setup_files, &IgnoredBySetup::default())).1.is_lost);
-        for (path, made) in &setup_files {
-            assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
+        for (path, expected) in &setup_files {
+            assert_eq!((again[path].in_tree, again[path].is), (expected.in_tree, expected.is), "{path}");
         }
         assert!(read(b"").0.is_empty() && read(b"torn 1").0.is_empty());
     }

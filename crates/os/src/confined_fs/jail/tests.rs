@@ -17,8 +17,8 @@ impl Site {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let root = dir.path().join("work");
-        for made in ["work/sub/deep", "outside"] {
-            fs::create_dir_all(dir.path().join(made)).unwrap();
+        for directory in ["work/sub/deep", "outside"] {
+            fs::create_dir_all(dir.path().join(directory)).unwrap();
         }
         fs::write(dir.path().join("outside/secret"), "secret").unwrap();
         fs::write(root.join("in.txt"), "inside").unwrap();

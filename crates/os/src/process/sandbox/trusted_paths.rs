@@ -103,8 +103,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let at = |path: &str| root.join(path);
-        for made in ["disk/me/pip/below", "mine/objects", "work/sub", "shared"] {
-            fs::create_dir_all(at(made)).unwrap();
+        for directory in ["disk/me/pip/below", "mine/objects", "work/sub", "shared"] {
+            fs::create_dir_all(at(directory)).unwrap();
         }
         symlink("disk/me", at("me")).unwrap();
         symlink(at("shared"), at("linked")).unwrap();

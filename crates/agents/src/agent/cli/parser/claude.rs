@@ -79,11 +79,12 @@ impl Claude {
         match text(event, "type") {
             "message_start" => self.begin(&event["message"], events),
             "message_delta" => {
-                let told = usage(&event["usage"]);
+                let reported = usage(&event["usage"]);
                 let began = self.open.usage;
                 // Older servers leave the input out of the last word on a call.
-                let input = if told.input + told.cache_read + told.cache_write > 0 { told } else { began };
-                self.open.usage = Usage { output: told.output, reasoning: told.reasoning, ..input };
+                let input =
+                    if reported.input + reported.cache_read + reported.cache_write > 0 { reported } else { began };
+                self.open.usage = Usage { output: reported.output, reasoning: reported.reasoning, ..input };
             }
             _ => {}
         }
