@@ -1,4 +1,4 @@
-//! The engine: trust, and nine rooms that use each other in this order.
+//! The engine: trust, and nine rooms. Each may use those before it.
 //!
 //! - [`trust`]: what needs approval before a repository is worked with.
 //! - [`merging`]: how two sides of a merge become one.

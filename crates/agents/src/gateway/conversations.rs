@@ -2,11 +2,11 @@
 //! once, its own and those of its subagents; it may retry a request; it may start over with a summary. `matching`
 //! compares requests and answers, `spending` counts, `reservations` sets aside what calls in flight may take.
 //!
-//! A request continues the conversation whose newest answer is the last one it repeats, or names. That holds whatever
-//! else a client changes in what it sends, and needs no header. Nothing here touches the world.
+//! A request repeats the answers of its conversation, or names the newest; it continues the conversation whose newest
+//! answer is the last of these. That holds whatever else a client changes in what it sends, and needs no header. Nothing here touches the world.
 //!
 //! A request without tools is a side call, such as one for a title, where there are conversations with tools. An agent
-//! without tools has conversations too; which it is shows only when more has come, so until then they are kept.
+//! without tools has conversations too. Which of both a request is can only be told by later ones, so side calls are kept until then.
 
 mod matching;
 mod reservations;
@@ -235,8 +235,8 @@ impl Conversations {
         }
     }
 
-    /// The conversation of this very request. Subagents may begin alike, at the same time or one after the other; these
-    /// are two.
+    /// The conversation of this very request. Two subagents that begin alike, at the same time or one after
+    /// the other, have two conversations.
     fn find_retry(&self, asked: u64, session: Option<&str>, request: &Request) -> Option<usize> {
         let begins =
             named(request).is_none() && !request.messages.iter().any(|message| message.role == Role::Assistant);

@@ -91,8 +91,8 @@ impl BodyMemory {
         }
     }
 
-    /// Moves a request that turns out to be large. Its memory is freed once it has the new one, which is of the
-    /// greatest size: no request there waits for more.
+    /// Moves a request that turns out to be large. It keeps its memory until it has the new one, which is of the
+    /// greatest size, so that no large request ever waits for more.
     pub(super) async fn grow(&self, permit: &mut BodyPermit) -> Result<(), IntakeError> {
         permit.held = self.take(LONGEST, permit.until).await?;
         Ok(())

@@ -1,12 +1,12 @@
 //! What sessions, landings and trees have in common: the environment of runs, and whom they may ask.
 //!
-//! Sees nothing of the other rooms of the engine but their first, `merging`. Begin with `engine`.
+//! Sees `trust` and `merging`. Begin with `engine`.
 //!
 //! | question | where |
 //! |---|---|
 //! | What do the runs of a process share? | `engine` settings, agents, stores and rates; `supervisor` which runs there are; `broadcast` events to subscribers, never blocking; `spawned` a run in the background; `locks` |
 //! | Who answers questions? | `human` gates; `truster` approval of a repository's commands; `handler` kinds of nodes of the embedding program |
-//! | Where does a limit stop a call? | `budget/`: `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
+//! | What has been spent? | `budget/`: `verdict` the result, `ledger` the spending of sessions, `planning` planners, `uncounted` unreadable records, `unmetered` agents without figures, `unpriced` models without a price |
 //! | What may commands touch? | `bounds` sandbox and temporary files of a node; `secret_check` refuses secrets in input that is recorded verbatim |
 //! | In which repositories, to which remotes? | `session_repos`, `push_settings` |
 //! | What can go wrong? | `error`, for all of a session |

@@ -167,7 +167,7 @@ impl QueueRun {
             let mut entry = stored.entry.clone();
             let is_of_person = entry.resolution.as_ref().is_some_and(|resolution| resolution.tier == Tier::Person);
             let is_resolved = entry.resolution.is_some();
-            // A person resumes from their resolution.
+            // A person goes on from the resolution they made; any other is dropped.
             entry.resolution = entry.resolution.take_if(|_| is_of_person);
             let may_try = self.settings.resolver.as_ref().is_some_and(|resolver| entry.attempts < resolver.attempts);
             entry.state = match (semantic || is_resolved, may_try) {

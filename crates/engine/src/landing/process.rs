@@ -1,4 +1,4 @@
-//! Works a queue: merges the next entries, tests what they come to, lands what passes, while agents resolve what conflicts.
+//! Works a queue: merges the next entries, tests the result, lands what passes, while agents resolve what conflicts.
 //! The holder of the queue's lock does this. Everything it knows is read from refs, so the next process resumes where a
 //! killed one has stopped.
 
@@ -205,7 +205,7 @@ impl QueueRun {
         }
         let mut asked = None;
         let (conflicts, why, is_worked_again) = match left_out {
-            // The next look finds it on the target.
+            // The next round looks at it again, on what has landed until then.
             LeftOut::Present | LeftOut::Crowded | LeftOut::Derive(_) => return Ok(()),
             LeftOut::Conflict(left) => {
                 let entry = queue.entry(id).map(|stored| &stored.entry).filter(|entry| entry.is_repairable());

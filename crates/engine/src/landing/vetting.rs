@@ -107,7 +107,7 @@ pub(super) fn is_doubtful(item: &BatchItem) -> bool {
 
 /// The files that a test must cover.
 pub(super) fn to_cover(item: &BatchItem) -> Vec<RepoPath> {
-    // Tests cover the files of a repair: they failed before it.
+    // The tests cover the files of a repair: they failed until it was made.
     let repair = item.entry.resolution.as_ref().filter(|resolution| resolution.repairs);
     let repaired: Vec<RepoPath> =
         repair.into_iter().flat_map(|resolution| resolution.resolved()).map(|hunk| hunk.path).collect();

@@ -1,6 +1,6 @@
 //! How two sides of a merge become one: the one place that decides it, for fan-ins and for the merge queue.
 //!
-//! The first room of the engine: sees none of the others. Begin with `clean_merge`.
+//! Sees none of the other rooms. Begin with `clean_merge`.
 //!
 //! - `clean_merge` has git merge two commits and checks the result.
 //! - `tiers` resolves what git could not merge without an agent, with the help of `resolutions`, which are recorded for

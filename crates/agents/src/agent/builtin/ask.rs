@@ -48,7 +48,7 @@ pub(super) struct Asker<'a> {
 
 impl Asker<'_> {
     /// Asks until there is an answer or retries make no sense. What tries without a usable answer cost and gave is put
-    /// `tries_so_far`, and no further one is made when that may be too much.
+    /// into `tries_so_far`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
         request: &mut Request,

@@ -395,7 +395,7 @@ impl<'a> TurnLog<'a> {
         loop {
             let outstanding = gateway.outstanding();
             self.add_side_calls(outstanding.side_calls, outstanding.warnings);
-            // What these report may be missing from `outstanding`, or be counted twice.
+            // `outstanding` was read before these calls: it may lack them, or count them twice.
             let mut is_old = false;
             while let Ok(held) = held_calls.try_recv() {
                 self.take(held).await;
@@ -415,7 +415,7 @@ impl<'a> TurnLog<'a> {
                 continue;
             }
             let failed = gateway.failed_calls().borrow().clone();
-            // A waiting call is one too many; where none waits, the gateway has refused it.
+            // A call that waits beyond the limit is refused here; where none waits, the gateway has refused it itself.
             let too_many = self.max_failed_calls.saturating_add(u32::from(self.waiting.is_empty()));
             if failed.calls >= too_many {
                 self.end_loop(gateway, failed).await;
