@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::commands::merge::{MergeGround, entry_json, how_landed};
+use crate::commands::merge::ground::{MergeGround, entry_json, how_landed};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

@@ -10,15 +10,18 @@ use os::process::Canceller;
 use crate::code::Code;
 use crate::failure::Failure;
 
+/// What stops the engine's futures.
+pub struct StoppedBy {
+    pub canceller: Canceller,
+    pub supervisor: Arc<Supervisor>,
+}
+
 /// Runs the engine's futures, and listens for Ctrl-C while they run.
-pub fn block_on<T>(
-    (canceller, supervisor): (Canceller, Arc<Supervisor>),
-    future: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+pub fn block_on<T>(stopped_by: StoppedBy, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| unavailable(&error))?;
     let result = runtime.block_on(async {
-        stop_on_signals(canceller, supervisor)
+        stop_on_signals(stopped_by)
             .map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot listen for signals").because(&error))?;
         future.await
     });
@@ -39,7 +42,7 @@ fn unavailable(error: &std::io::Error) -> Failure {
 
 /// Listens for signals from now on: the first Ctrl-C lets what is in flight finish, the second one kills it. What others wish
 /// of a session, with `pleach pause` and `pleach cancel`, is the supervisor's to find.
-fn stop_on_signals(canceller: Canceller, supervisor: Arc<Supervisor>) -> std::io::Result<()> {
+fn stop_on_signals(StoppedBy { canceller, supervisor }: StoppedBy) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -29,6 +29,7 @@ use crate::next_commands::about;
 use crate::remotes::push_settings;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, question, spent, style};
+use crate::runtime::StoppedBy;
 use crate::settings::Settings;
 use crate::stdin_lines;
 
@@ -44,8 +45,8 @@ pub struct EngineHandle {
 
 impl EngineHandle {
     /// The handles that stop it from outside.
-    pub fn stopped_by(&self) -> (Canceller, Arc<Supervisor>) {
-        (self.canceller.clone(), Arc::clone(&self.engine.supervisor))
+    pub fn stopped_by(&self) -> StoppedBy {
+        StoppedBy { canceller: self.canceller.clone(), supervisor: Arc::clone(&self.engine.supervisor) }
     }
 }
 

@@ -60,8 +60,8 @@ pub fn run(globals: &Globals, args: CompleteArgs, cli: &Command) -> Result<Exit,
         }
     }
     if wanted.tasks {
-        let ground = TreeContext::find(&globals)?;
-        let (trees, _) = ground.trees(None, &mut ground.reader())?;
+        let context = TreeContext::find(&globals)?;
+        let (trees, _) = context.trees(None, &mut context.reader())?;
         for with_progress in &trees {
             let (tree, progress) = (&with_progress.file.tree, &with_progress.progress);
             for task in tree.order() {

@@ -113,11 +113,11 @@ fn work_tree(demo: &DemoRepository<'_>) -> Result<Exit, Failure> {
     }
     let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All { keep_going: false })?;
     if !globals.json {
-        let ground = TreeContext::find(&globals)?;
-        let (trees, _) = ground.trees(None, &mut ground.reader())?;
+        let context = TreeContext::find(&globals)?;
+        let (trees, _) = context.trees(None, &mut context.reader())?;
         for tree in &trees {
-            let (target, running) = (ground.target.as_str(), Default::default());
-            let shown = TreeView { tree, target, limits: &ground.limits, whole: true, running };
+            let (target, running) = (context.target.as_str(), Default::default());
+            let shown = TreeView { tree, target, limits: &context.limits, whole: true, running };
             out.line(format!("\n{}", shown.text().trim_end()))?;
         }
     }

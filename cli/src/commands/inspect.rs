@@ -44,23 +44,23 @@ pub struct InspectArgs {
 }
 
 pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::for_task(globals, Some(&args.task))?;
-    let tree = ground.tree_of(args.tree.as_deref(), &args.task)?;
-    show(globals, &ground, &tree, &args.task)?;
+    let context = TreeContext::for_task(globals, Some(&args.task))?;
+    let tree = context.tree_of(args.tree.as_deref(), &args.task)?;
+    show(globals, &context, &tree, &args.task)?;
     Ok(Exit::Done)
 }
 
 /// Shows a task of a tree.
-pub fn show(globals: &Globals, ground: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
-    let there = ground.at_task(tree, task);
-    let (ground, tree) = there.as_ref().map_or((ground, tree), |(ground, tree)| (ground, tree));
-    let seen = TaskView::of(ground, tree, task)?;
+pub fn show(globals: &Globals, context: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> Result<(), Failure> {
+    let there = context.at_task(tree, task);
+    let (context, tree) = there.as_ref().map_or((context, tree), |(context, tree)| (context, tree));
+    let seen = TaskView::of(context, tree, task)?;
     let mut out = Out::new();
     if globals.json {
-        return out.json(&seen.json(ground)?);
+        return out.json(&seen.json(context)?);
     }
-    out.line(fields(&seen.fields(ground)))?;
-    let text = seen.text(ground)?;
+    out.line(fields(&seen.fields(context)))?;
+    let text = seen.text(context)?;
     if text.is_empty() { Ok(()) } else { out.line(text.trim_end()) }
 }
 
@@ -78,23 +78,23 @@ struct TaskView<'a> {
 }
 
 impl<'a> TaskView<'a> {
-    fn of(ground: &TreeContext, tree: &'a TreeWithProgress, task: &'a TaskId) -> Result<Self, Failure> {
-        let repo = &ground.place.repo;
+    fn of(context: &TreeContext, tree: &'a TreeWithProgress, task: &'a TaskId) -> Result<Self, Failure> {
+        let repo = &context.place.repo;
         let state = tree.progress.task(task);
-        let branch = own_branch(ground, tree, task)?;
+        let branch = own_branch(context, tree, task)?;
         let logs = logs(repo, state).map_err(|error| of_git(&error))?;
         let feedback =
-            if tree.node(task).is_leaf() { feedback(ground, tree, state) } else { gate_feedback(ground, tree, task) };
+            if tree.node(task).is_leaf() { feedback(context, tree, state) } else { gate_feedback(context, tree, task) };
         let (open, _) = View::open(repo).map_err(|error| of_engine(&error))?;
         let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
-        let running = running(sessions, &ground.target, &tree.file.name).remove(task);
+        let running = running(sessions, &context.target, &tree.file.name).remove(task);
         Ok(Self { tree, task, state, branch, feedback, running, logs })
     }
 
-    fn fields(&self, ground: &TreeContext) -> Vec<(&'static str, String)> {
+    fn fields(&self, context: &TreeContext) -> Vec<(&'static str, String)> {
         let node = self.tree.node(self.task);
         let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
-        fields.push(("tree", format!("{} on {}", self.tree.file.name.for_task(self.task), ground.target)));
+        fields.push(("tree", format!("{} on {}", self.tree.file.name.for_task(self.task), context.target)));
         fields.extend(self.tree.repo_of(self.task).map(|repo| ("repo", repo.to_string())));
         if let Some(parent) = &node.parent {
             fields.push(("part of", parent.to_string()));
@@ -104,7 +104,7 @@ impl<'a> TaskView<'a> {
             fields.push(("depends on", pleach_core::text::listed(waits, 20)));
         }
         if node.is_leaf() {
-            fields.push(("standing", standing(self.state, &ground.limits)));
+            fields.push(("standing", standing(self.state, &context.limits)));
             fields.push(("attempts", format!("{}, {} of this budget", self.state.attempts, self.state.in_budget)));
         } else {
             fields.push(("standing", self.gate()));
@@ -169,7 +169,7 @@ impl<'a> TaskView<'a> {
     }
 
     /// The tasks of an inner node that are not done, those that failed first.
-    fn unfinished_tasks(&self, ground: &TreeContext) -> String {
+    fn unfinished_tasks(&self, context: &TreeContext) -> String {
         let (mut not_done, _) = self.not_done();
         not_done.sort_by_key(|(_, state)| state.status != TaskStatus::Failed);
         if self.tree.node(self.task).is_leaf() || not_done.is_empty() {
@@ -178,7 +178,7 @@ impl<'a> TaskView<'a> {
         let mut text = "\nNot done of it:\n".to_owned();
         for (task, state) in not_done.iter().take(MOST) {
             let name = shorten(&shown_name(&self.tree.node(task).name), NAME);
-            text.push_str(&format!("  {task} {name}: {}\n", standing(state, &ground.limits)));
+            text.push_str(&format!("  {task} {name}: {}\n", standing(state, &context.limits)));
         }
         if not_done.len() > MOST {
             text.push_str(&format!("  and {} more; `pleach status -v` lists them\n", not_done.len() - MOST));
@@ -186,8 +186,8 @@ impl<'a> TaskView<'a> {
         text
     }
 
-    fn text(&self, ground: &TreeContext) -> Result<String, Failure> {
-        let mut text = self.unfinished_tasks(ground);
+    fn text(&self, context: &TreeContext) -> Result<String, Failure> {
+        let mut text = self.unfinished_tasks(context);
         if !self.tree.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
             return Ok(text);
         }
@@ -207,12 +207,12 @@ impl<'a> TaskView<'a> {
                 found.commit.short(),
                 found.at.to_string(),
                 tests(found),
-                place(found, ground),
+                place(found, context),
             ]);
         }
         text.push_str(&format!("\n{table}\n"));
         if let Some(found) = self.state.newest().filter(|found| !found.step.passed) {
-            let body = message(&ground.place.repo, found)?.body;
+            let body = message(&context.place.repo, found)?.body;
             if !body.trim().is_empty() {
                 text.push_str(&format!("\n{} says:\n{}\n", found.step.status(), indented(&body)));
             }
@@ -235,19 +235,19 @@ impl<'a> TaskView<'a> {
         Ok(text)
     }
 
-    fn json(&self, ground: &TreeContext) -> Result<Value, Failure> {
+    fn json(&self, context: &TreeContext) -> Result<Value, Failure> {
         let node = self.tree.node(self.task);
-        let repo = &ground.place.repo;
+        let repo = &context.place.repo;
         let mut document = task_json(node, &self.tree.file.tree, &self.tree.progress);
         let steps = self.state.steps.iter().map(|found| step_json(repo, found)).collect::<Result<Vec<_>, _>>()?;
-        let test_timeout = Duration::from_secs(ground.settings.resolved.config.tree.test_timeout);
+        let test_timeout = Duration::from_secs(context.settings.resolved.config.tree.test_timeout);
         let tests = node.test_commands.iter().map(|test| {
             json!({"type": test.kind.as_str(), "command": test.command, "framework": test.framework,
                 "timeout": test.timeout.unwrap_or(test_timeout).as_secs_f64()})
         });
         document["tree"] = json!(self.tree.file.name.for_task(self.task));
-        document["target"] = json!(ground.target);
-        document["repo"] = json!(ground.place.name);
+        document["target"] = json!(context.target);
+        document["repo"] = json!(context.place.name);
         document["cut_off"] = json!(self.tree.progress.cut_off);
         document["description"] = json!(node.description);
         document["parent"] = json!(node.parent);
@@ -268,9 +268,9 @@ impl<'a> TaskView<'a> {
 }
 
 /// The branch of a task, unless it is that of another tree's task of the same name.
-fn own_branch(ground: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
-    let (repo, tree_name) = (&ground.place.repo, &tree.file.name);
-    let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
+fn own_branch(context: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
+    let (repo, tree_name) = (&context.place.repo, &tree.file.name);
+    let name = task_branch(&context.place.branch_prefix, &context.target, task);
     let name = name.map_err(|error| Failure::new(Code::NameInvalid, error.to_string()))?;
     let Some(tip) = repo.refs().find(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
     let branch = OpenBranch { name, place: StepPlace::Task(task.clone()), tip };
@@ -278,13 +278,17 @@ fn own_branch(ground: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> R
         // It is unknown whose it is.
         Some(_) => true,
         None => {
-            match ground.reader().is_of_tree(branch.clone(), task, tree_name).map_err(|error| of_tree(&error.into()))? {
+            match context
+                .reader()
+                .is_of_tree(branch.clone(), task, tree_name)
+                .map_err(|error| of_tree(&error.into()))?
+            {
                 Some(is_own) => is_own,
                 // Before its first step only its session knows.
                 None => View::open(repo).map_err(|error| of_engine(&error))?.0.into_iter().any(|(_, summary)| {
                     let task_of = summary.ok().and_then(|summary| summary.started.task);
                     task_of.is_some_and(|task_of| {
-                        task_of.target == ground.target
+                        task_of.target == context.target
                             && task_of.id == *task
                             && tree_name.is_named(&task_of.tree, &task_of.id)
                     })
@@ -296,8 +300,8 @@ fn own_branch(ground: &TreeContext, tree: &TreeWithProgress, task: &TaskId) -> R
 }
 
 /// The feedback for the next attempt: of the session that resumes the task, else of a new one.
-fn feedback(ground: &TreeContext, tree: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
-    let repo = &ground.place.repo;
+fn feedback(context: &TreeContext, tree: &TreeWithProgress, state: &TaskState) -> Vec<Feedback> {
+    let repo = &context.place.repo;
     if state.status.is_over() && state.status != TaskStatus::Failed {
         return Vec::new();
     }
@@ -307,14 +311,14 @@ fn feedback(ground: &TreeContext, tree: &TreeWithProgress, state: &TaskState) ->
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => tree::feedback(repo, &tree.progress, &ground.settings.redactor(), state.feedback_steps()),
+        _ => tree::feedback(repo, &tree.progress, &context.settings.redactor(), state.feedback_steps()),
     }
 }
 
 /// The feedback for a task that is reset because the tests of its phase fail: their newest output.
-fn gate_feedback(ground: &TreeContext, tree: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
+fn gate_feedback(context: &TreeContext, tree: &TreeWithProgress, phase: &TaskId) -> Vec<Feedback> {
     let newest = tree.progress.gate(phase, tree.file.tree.leaves_below(phase)).newest;
-    tree::feedback(&ground.place.repo, &tree.progress, &ground.settings.redactor(), newest.as_slice())
+    tree::feedback(&context.place.repo, &tree.progress, &context.settings.redactor(), newest.as_slice())
 }
 
 /// What an attempt failed with.
@@ -338,9 +342,9 @@ fn tests(found: &StepCommit) -> String {
     counts.into_iter().chain(took).collect::<Vec<_>>().join(" ")
 }
 
-fn place(found: &StepCommit, ground: &TreeContext) -> String {
+fn place(found: &StepCommit, context: &TreeContext) -> String {
     match &found.on {
-        StepPlace::Target => ground.target.to_string(),
+        StepPlace::Target => context.target.to_string(),
         StepPlace::Phase(phase) => format!("the branch of {phase}"),
         StepPlace::Task(_) => "its branch".to_owned(),
     }

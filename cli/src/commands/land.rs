@@ -7,7 +7,8 @@ use engine::view::Summary;
 use pleach_core::ids::{BranchName, SessionId};
 use serde_json::{Value, json};
 
-use crate::commands::merge::{MergeGround, process_entry};
+use crate::commands::merge::ground::MergeGround;
+use crate::commands::merge::process_entry;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

@@ -38,14 +38,14 @@ pub struct LogsArgs {
 }
 
 pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::for_task(globals, args.task.as_ref())?;
-    let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
-    let found = collect(&ground, args.task.as_ref(), &trees)?;
+    let context = TreeContext::for_task(globals, args.task.as_ref())?;
+    let trees = context.worked(args.tree.as_deref(), args.task.as_ref())?;
+    let found = collect(&context, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
     if let Some(name) = &args.show {
-        let (log, bytes) = find(&ground, &trees, &found, name)?;
+        let (log, bytes) = find(&context, &trees, &found, name)?;
         if globals.json {
-            let mut document = log.json(&ground.place.name);
+            let mut document = log.json(&context.place.name);
             document["text"] = json!(String::from_utf8_lossy(&bytes));
             out.json(&document)?;
         } else {
@@ -54,7 +54,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if globals.json {
-        let documents = found.iter().map(|log| log.json(&ground.place.name));
+        let documents = found.iter().map(|log| log.json(&context.place.name));
         let cut_off = trees.iter().any(TreeHistory::is_cut_off);
         out.json(&json!({"logs": documents.collect::<Vec<_>>(), "cut_off": cut_off}))?;
         return Ok(warn_incomplete(&trees));
@@ -111,17 +111,17 @@ impl FoundLog {
 }
 
 /// The repository that has what was done of a task.
-pub fn repo_at<'a>(ground: &'a TreeContext, tree: &'a TreeHistory, task: &TaskId) -> &'a Repo {
-    tree.repo_of(task).map_or(&ground.place.repo, |tree_repo| &tree_repo.repo)
+pub fn repo_at<'a>(context: &'a TreeContext, tree: &'a TreeHistory, task: &TaskId) -> &'a Repo {
+    tree.repo_of(task).map_or(&context.place.repo, |tree_repo| &tree_repo.repo)
 }
 
 /// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
-fn collect(ground: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -> Result<Vec<FoundLog>, Failure> {
+fn collect(context: &TreeContext, task: Option<&TaskId>, trees: &[TreeHistory]) -> Result<Vec<FoundLog>, Failure> {
     let mut found = Vec::new();
     for tree in trees {
         for (id, state) in tree.tasks().filter(|(id, _)| task.is_none_or(|task| task == *id)) {
             let repo = tree.repo_of(id).map(|tree_repo| tree_repo.name.clone());
-            for log in logs(repo_at(ground, tree, id), state).map_err(|error| of_git(&error))? {
+            for log in logs(repo_at(context, tree, id), state).map_err(|error| of_git(&error))? {
                 let log = FoundLog { task: id.clone(), repo: repo.clone(), log };
                 if !found.contains(&log) {
                     found.push(log);
@@ -140,7 +140,7 @@ pub fn shown_by(log: &TaskLog) -> String {
 
 /// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
-    ground: &TreeContext,
+    context: &TreeContext,
     trees: &[TreeHistory],
     found: &'a [FoundLog],
     name: &str,
@@ -168,7 +168,7 @@ fn find<'a>(
         .iter()
         .find_map(|tree| tree.repo_of(task).filter(|tree_repo| Some(&tree_repo.name) == found.repo.as_ref()));
     match log
-        .read(of_tree.map_or(&ground.place.repo, |tree_repo| &tree_repo.repo))
+        .read(of_tree.map_or(&context.place.repo, |tree_repo| &tree_repo.repo))
         .map_err(|error| of_record(&error))?
     {
         Some(bytes) => Ok((found, bytes)),

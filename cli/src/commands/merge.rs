@@ -5,14 +5,13 @@ mod decide;
 mod diff;
 mod enqueue;
 mod estimate;
-mod ground;
+pub mod ground;
 mod process;
 mod queue;
 mod resolve;
 mod status;
 mod why;
 
-pub use ground::{MergeGround, entry_json, how_landed};
 pub use queue::short;
 
 use std::collections::BTreeSet;
@@ -22,6 +21,7 @@ use engine::landing::QueueOutcome;
 use pleach_core::ids::BranchName;
 use pleach_core::queue::QueueEntry;
 
+use self::ground::MergeGround;
 use crate::answers::Answers;
 use crate::exit::Exit;
 use crate::failure::Failure;

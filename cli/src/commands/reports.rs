@@ -30,16 +30,16 @@ pub struct ReportsArgs {
 }
 
 pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
-    let ground = TreeContext::for_task(globals, args.task.as_ref())?;
+    let context = TreeContext::for_task(globals, args.task.as_ref())?;
     let mut reports = Vec::new();
-    let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
+    let trees = context.worked(args.tree.as_deref(), args.task.as_ref())?;
     let is_meant = |(id, _): &(&TaskId, &TaskState)| args.task.as_ref().is_none_or(|task| task == *id);
     for tree in &trees {
         for (id, state) in tree.tasks().filter(is_meant) {
             for found in &state.steps {
                 let Some(path) = &found.step.report else { continue };
-                let mut report = report(repo_at(&ground, tree, id), id, found, path)?;
-                report["repo"] = json!(tree.repo_of(id).map_or(&ground.place.name, |tree_repo| &tree_repo.name));
+                let mut report = report(repo_at(&context, tree, id), id, found, path)?;
+                report["repo"] = json!(tree.repo_of(id).map_or(&context.place.name, |tree_repo| &tree_repo.name));
                 if !reports.contains(&report) {
                     reports.push(report);
                 }

@@ -46,10 +46,10 @@ pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
 
 /// Writes a decision about a task.
 pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
-    let ground = TreeContext::to_decide(globals, &args.task, args.dry_run)?;
-    let tree = ground.tree_of(args.tree.as_deref(), &args.task)?;
-    let (ground, tree) = ground.at_task(&tree, &args.task).unwrap_or((ground, tree));
-    let marking = ground.marking(&tree.file);
+    let context = TreeContext::to_decide(globals, &args.task, args.dry_run)?;
+    let tree = context.tree_of(args.tree.as_deref(), &args.task)?;
+    let (context, tree) = context.at_task(&tree, &args.task).unwrap_or((context, tree));
+    let marking = context.marking(&tree.file);
     let task = &args.task;
     if !tree.node(task).is_leaf() {
         return Err(Failure::new(Code::TaskIsGroup, format!("`{task}` is a group of tasks"))
@@ -60,25 +60,25 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         Mark::Reset => ("reset", "pending"),
     };
     let on = match tree.repo_of(task) {
-        Some(repo) => format!("`{}` of {repo}", ground.target),
-        None => format!("`{}`", ground.target),
+        Some(repo) => format!("`{}` of {repo}", context.target),
+        None => format!("`{}`", context.target),
     };
     let mut out = Out::new();
     let nothing = |out: &mut Out| {
         if globals.json {
-            out.json(&json!({"task": task, "changed": false, "commit": null, "repo": ground.place.name}))
+            out.json(&json!({"task": task, "changed": false, "commit": null, "repo": context.place.name}))
         } else {
             out.line(format!("nothing to do: {task} is {already} already"))
         }
     };
-    let redactor = ground.settings.redactor();
+    let redactor = context.settings.redactor();
     if args.dry_run {
         match marking.prepare(task, mark, &redactor).map_err(|error| of_tree(&error))? {
             None => nothing(&mut out)?,
             Some(PreparedMark { run_start, message, session, removed }) if globals.json => {
                 let run_start = run_start.map(|message| message.write());
                 out.json(&json!({
-                    "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(), "repo": ground.place.name,
+                    "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(), "repo": context.place.name,
                     "cancelled_session": session, "removed_branch": removed,
                 }))?;
             }
@@ -103,7 +103,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         Err(tree::Error::Lock(LockError::Held { holder, .. })) => {
             let entry = marking.queue(task, mark, &redactor).map_err(|error| of_tree(&error))?;
             if globals.json {
-                out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": ground.target, "repo": ground.place.name}))?
+                out.json(&json!({"task": task, "changed": false, "queued": entry.id, "target": context.target, "repo": context.place.name}))?
             } else {
                 out.line(format!("queued: {}; the run that works on {on} writes it ({holder})", entry.name()))?
             }
@@ -115,7 +115,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         None => nothing(&mut out)?,
         Some(marked) if globals.json => {
             out.json(&json!({
-                "task": task, "changed": true, "commit": marked.commit, "target": ground.target, "repo": ground.place.name,
+                "task": task, "changed": true, "commit": marked.commit, "target": context.target, "repo": context.place.name,
                 "cancelled_session": marked.session,
                 "removed_branch": marked.removed.as_ref().map(|(branch, _)| branch),
             }))?;

@@ -40,11 +40,10 @@ use crate::tree::watch::{StatusPage, watch};
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
 /// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of tasks
-/// that have ended are
-/// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
-/// their commits; with a task, its steps. What is expected to conflict when it is merged is marked; `pleach forecast` has
-/// more. A tree that is not valid is reported, and makes the exit code 2.
+/// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of
+/// tasks that have ended are only counted (listed with -v). With a session, its last 20 turns (all with -v) and their
+/// checkpoints are listed with their commits; with a task, its steps. What is expected to conflict when it is merged is
+/// marked; `pleach forecast` has more. A tree that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A task, or a session or the beginning of its id.
@@ -107,19 +106,19 @@ fn picked(
     args: &StatusArgs,
     repo: &Repo,
     of_sessions: &SessionGround,
-    ground: Option<&TreeContext>,
+    context: Option<&TreeContext>,
     given: &str,
 ) -> Result<(), Failure> {
-    let (trees, broken) = match ground {
-        Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
+    let (trees, broken) = match context {
+        Some(context) => context.trees(args.tree.as_deref(), &mut context.reader())?,
         None => Default::default(),
     };
     let with_task = |tree: &TreeWithProgress, task: &TaskId| tree.file.tree.node(task).is_some();
-    if let (Some(ground), Ok(task)) = (ground, given.parse::<TaskId>())
+    if let (Some(context), Ok(task)) = (context, given.parse::<TaskId>())
         && trees.iter().any(|tree| with_task(tree, &task))
     {
-        let tree = ground.tree_of(args.tree.as_deref(), &task)?;
-        return inspect::show(globals, ground, &tree, &task);
+        let tree = context.tree_of(args.tree.as_deref(), &task)?;
+        return inspect::show(globals, context, &tree, &task);
     }
     let found = resolve_session(repo, given).map_err(|error| match (trees.is_empty(), broken.first()) {
         (true, _) if is_detached(repo) => sessions::no_session(&error).hint(
@@ -152,13 +151,13 @@ fn all(
     args: &StatusArgs,
     repo: &Repo,
     prefix: &str,
-    ground: Option<&TreeContext>,
+    context: Option<&TreeContext>,
     tasks: &TaskGround,
 ) -> Result<StatusPage, Failure> {
     let (whole, settings) = (globals.verbosity > 0, &tasks.settings);
-    let mut reader = ground.map(TreeContext::reader);
-    let (found, broken) = match ground.zip(reader.as_mut()) {
-        Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
+    let mut reader = context.map(TreeContext::reader);
+    let (found, broken) = match context.zip(reader.as_mut()) {
+        Some((context, reader)) => context.trees(args.tree.as_deref(), reader)?,
         None => Default::default(),
     };
     let (open, landed) = if whole {
@@ -166,13 +165,13 @@ fn all(
     } else {
         View::open(repo).map_err(|error| of_engine(&error))?
     };
-    let gone = match ground.zip(reader.as_mut()).filter(|_| whole) {
-        Some((ground, reader)) => gone(repo, &ground.target, &open, reader)?,
+    let gone = match context.zip(reader.as_mut()).filter(|_| whole) {
+        Some((context, reader)) => gone(repo, &context.target, &open, reader)?,
         None => BTreeSet::new(),
     };
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
-    let worked = ground.and_then(TreeContext::holder);
+    let worked = context.and_then(TreeContext::holder);
     let (mut tasks, unreadable) = match &args.tree {
         Some(_) => Default::default(),
         None => tasks.readable_views()?,
@@ -187,21 +186,21 @@ fn all(
             page.locks.push(lock_name(id));
         }
     }
-    if let (Some(ground), Some(_)) = (ground, &worked) {
-        page.locks.push(git::workspace::target_lock(&ground.target));
+    if let (Some(context), Some(_)) = (context, &worked) {
+        page.locks.push(git::workspace::target_lock(&context.target));
     }
     let held = tasks.iter().filter(|view| view.holder.is_some());
     page.locks.extend(held.map(|view| task_lock(&view.task.target, &view.task.id)));
     page.invalid = broken.iter().any(|tree| tree.invalid);
     page.files = found.iter().filter_map(|tree| tree.file.place.clone()).collect();
     let mut trees = Vec::new();
-    for (ground, tree) in ground.into_iter().flat_map(|ground| found.iter().map(move |tree| (ground, tree))) {
+    for (context, tree) in context.into_iter().flat_map(|context| found.iter().map(move |tree| (context, tree))) {
         let sessions = open.iter().filter_map(|(_, summary)| summary.as_ref().ok());
-        let mut running = running(sessions, &ground.target, &tree.file.name);
-        for tree_repo in tree.targets().into_iter().filter(|tree_repo| tree_repo.name != ground.place.name) {
+        let mut running = running(sessions, &context.target, &tree.file.name);
+        for tree_repo in tree.targets().into_iter().filter(|tree_repo| tree_repo.name != context.place.name) {
             running.extend(running_in(tree_repo, &tree.file.name)?);
         }
-        trees.push(TreeView { tree, target: ground.target.as_str(), limits: &ground.limits, whole, running });
+        trees.push(TreeView { tree, target: context.target.as_str(), limits: &context.limits, whole, running });
     }
     let find = |name: &RepoName| {
         if settings.resolved.config.workspace.repos.contains_key(name) {
@@ -211,7 +210,7 @@ fn all(
         }
     };
     let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
-    let target = ground.map(|ground| &ground.target);
+    let target = context.map(|context| &context.target);
     let overview =
         Overview { target, worked, trees, broken, tasks, unreadable, marks, open, gone, landed, failed_pushes };
     page.document = overview.document();
@@ -282,11 +281,11 @@ struct Overview<'a> {
 
 impl Overview<'_> {
     fn document(&self) -> Value {
-        let Self { marks, .. } = self;
+        let Self { marks, trees, broken, .. } = self;
         json!({
             "target": self.target,
             "worked_by": self.worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
-            "trees": self.trees.iter().map(TreeView::json).chain(self.broken.iter().map(broken_tree_json)).collect::<Vec<_>>(),
+            "trees": trees.iter().map(TreeView::json).chain(broken.iter().map(broken_tree_json)).collect::<Vec<_>>(),
             "tasks": self.tasks.iter().map(|view| task::marked_task_json(view, marks)).collect::<Vec<_>>(),
             "unreadable_tasks": self.unreadable,
             "sessions": self.open.iter().map(|listed| session_json(listed, marks)).collect::<Vec<_>>(),

@@ -206,11 +206,11 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
 async fn agent(
     key: &str,
     choice: &AgentChoice,
-    made: Result<Arc<dyn Agent>, NoAgent>,
+    resolved: Result<Arc<dyn Agent>, NoAgent>,
     is_known: bool,
     environment: &Environment,
 ) -> Finding {
-    let agent = match made {
+    let agent = match resolved {
         Ok(agent) => agent,
         Err(error) => {
             let text = error.to_string();

@@ -210,7 +210,7 @@ impl TreeContext {
             name: tree_repo.name.clone(),
             branch_prefix: tree_repo.branch_prefix.clone(),
         };
-        let ground = Self {
+        let context = Self {
             settings: self.settings.clone(),
             place,
             target: tree_repo.target.clone(),
@@ -220,7 +220,7 @@ impl TreeContext {
             ad_hoc: None,
         };
         let (file, each) = (tree.file.clone(), tree.each.clone());
-        Some((ground, TreeWithProgress { file, progress, places: Some(places.clone()), each }))
+        Some((context, TreeWithProgress { file, progress, places: Some(places.clone()), each }))
     }
 
     /// The histories of the named tree, of those that have the task, or of all of the branch.

@@ -9,10 +9,9 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use pleach::plan::load;
 use pleach::{
     AutoApprove, Broadcast, Cancel, Config, Engine, Environment, Inputs, Providers, Redactor, RepoName, Roster,
-    SessionRepo, Spawner, StartRequest, Supervisor, discover, exec_main, run_session, start_session,
+    SessionRepo, Spawner, StartRequest, Supervisor, discover, exec_main, load, run_session, start_session,
 };
 
 const PIPELINE: &str = r#"digraph embedded {

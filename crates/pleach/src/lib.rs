@@ -7,18 +7,24 @@
 #![warn(missing_docs)]
 
 // What is written down: names, settings, plans, and everything that can happen.
-pub use pleach_core::config::{AgentChoice, Attribution, Config, ConfigError, Environment, Layer, Resolved, resolve};
+pub use pleach_core::config::{
+    AgentChoice, Attribution, Config, ConfigError, Environment, HistoryShape, Isolation, Layer, Resolved,
+    UntestedFiles, resolve,
+};
 pub use pleach_core::event::{Event, Notification, Outcome, Recorded, Warning};
 pub use pleach_core::ids::{
     BranchName, CommitId, ContextId, EntryId, InvalidId, NodeId, RepoName, RepoPath, SessionId, TaskId, TurnId,
 };
 pub use pleach_core::plan::diagnostic::{Diagnostic, Severity};
 pub use pleach_core::plan::pipeline::{Node, Pipeline};
-pub use pleach_core::plan::tree::TaskTree;
-pub use pleach_core::plan::{Inputs, validate};
+pub use pleach_core::plan::tree::{TaskTree, TestCommand};
+pub use pleach_core::plan::{Inputs, load, validate};
+pub use pleach_core::queue::{EntryTest, MergeTests};
 pub use pleach_core::redact::Redactor;
+pub use pleach_core::schedule::ScheduleOptions;
 pub use pleach_core::state::State;
-pub use pleach_core::{event, ids, plan};
+pub use pleach_core::step::TreeName;
+pub use pleach_core::{event, ids};
 
 // The doors to the machine and to git.
 pub use git::{Repo, discover};
@@ -42,6 +48,8 @@ pub use engine::session::{
     Pause, Session, SessionEnded, SessionRepo, StartRequest, cancel_session, pause_session, resume_session,
     run_session, spawn_session, start_session,
 };
-pub use engine::tree::{TreeEnded, TreeOutcome, TreePlan, TreeRun, open, run_tree};
+pub use engine::tree::{
+    QueueLanding, Stamp, TaskPipeline, TreeEnded, TreeOutcome, TreePlan, TreeRepo, TreeRepos, TreeRun, open, run_tree,
+};
 pub use engine::trust::{TrustItem, TrustScope};
 pub use engine::view::{RepoWork, SessionStatus, Summary, TurnView, View, resolve_session};

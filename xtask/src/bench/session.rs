@@ -33,7 +33,6 @@ pub struct Session {
     repo: Repo,
     id: SessionId,
     redactor: Redactor,
-    /// First record, newest record, messages.
     chain: Option<ChainEnd>,
     turns: u64,
     /// The working copy as the engine holds it.

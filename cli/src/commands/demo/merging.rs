@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::repository::DemoRepository;
 use crate::code::Code;
-use crate::commands::merge::{MergeGround, entry_json, process_trusted};
+use crate::commands::merge::ground::{MergeGround, entry_json};
+use crate::commands::merge::process_trusted;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_queue;

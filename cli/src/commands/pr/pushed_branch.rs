@@ -36,29 +36,29 @@ impl PushedBranch {
     pub(super) fn find(
         globals: &Globals,
         ground: &SessionGround,
-        of: &RepoWork<'_>,
+        repo_work: &RepoWork<'_>,
         base: Option<&BranchName>,
         summary: &Summary,
     ) -> Result<Self, Failure> {
-        let is_record = of.repo == summary.started.record_repo();
-        let place = if is_record { ground.place.clone() } else { Place::named(of.repo, &ground.settings)? };
-        let work = of.work.expect("a repository that has changed has a commit");
+        let is_record = repo_work.repo == summary.started.record_repo();
+        let place = if is_record { ground.place.clone() } else { Place::named(repo_work.repo, &ground.settings)? };
+        let work = repo_work.work.expect("a repository that has changed has a commit");
         // A person may have committed to the branch since.
-        let at = of.branch_at(&place.repo).map_err(|error| of_engine(&error))?;
+        let at = repo_work.branch_at(&place.repo).map_err(|error| of_engine(&error))?;
         let is_on_it = |at: &CommitId| place.repo.history().is_ancestor(work, *at).unwrap_or(false);
         let commit = at.filter(is_on_it).unwrap_or(work);
-        let base = match (base, of.target) {
+        let base = match (base, repo_work.target) {
             (Some(base), _) => Some(base.clone()),
             (None, Some(target)) => Some(upstream_of(&place.repo, target).map_err(|error| of_git(&error))?),
             (None, None) => None,
         };
         let remote = remote_to_push(globals, &ground.settings, &place)?;
         let known = PushState::read(ground.place.repo.common_dir(), &summary.session);
-        let beside = known.repos.get(of.repo).filter(|known| known.remote == remote.to_string());
-        let beside = beside.and_then(|known| known.beside.get(&branch_ref(of.branch)));
+        let beside = known.repos.get(repo_work.repo).filter(|known| known.remote == remote.to_string());
+        let beside = beside.and_then(|known| known.beside.get(&branch_ref(repo_work.branch)));
         let branch = beside.and_then(|name| name.strip_prefix("refs/heads/")?.parse().ok());
-        let branch = branch.unwrap_or_else(|| of.branch.clone());
-        let found = Self { repo: of.repo.clone(), branch, place, commit, base, remote, link: None };
+        let branch = branch.unwrap_or_else(|| repo_work.branch.clone());
+        let found = Self { repo: repo_work.repo.clone(), branch, place, commit, base, remote, link: None };
         found.refuse_taken()?;
         Ok(found)
     }

@@ -3,10 +3,12 @@
 //! compares requests and answers, `spending` counts, `reservations` sets aside what calls in flight may take.
 //!
 //! A request repeats the answers of its conversation, or names the newest; it continues the conversation whose newest
-//! answer is the last of these. That holds whatever else a client changes in what it sends, and needs no header. Nothing here touches the world.
+//! answer is the last of these. That holds whatever else a client changes in what it sends, and needs no header. Nothing
+//! here touches the world.
 //!
 //! A request without tools is a side call, such as one for a title, where there are conversations with tools. An agent
-//! without tools has conversations too. Which of both a request is can only be told by later ones, so side calls are kept until then.
+//! without tools has conversations too. Which of both a request is can only be told by later ones, so side calls are
+//! kept until then.
 
 mod matching;
 mod reservations;

@@ -348,15 +348,15 @@ fn recorded_work(
     repo: &Repo,
     summary: &Summary,
     context: &ContextId,
-    of: &RepoName,
+    name: &RepoName,
 ) -> Result<Option<CommitId>, Error> {
     if *context == ContextId::main() {
-        return Ok(summary.state.work.get(of).copied());
+        return Ok(summary.state.work.get(name).copied());
     }
     match History::newest_in(repo, &summary.session, context) {
         Ok(history) => {
             let state = recorded_state(&history, &summary.pipeline)?;
-            Ok(state.work.get(of).copied())
+            Ok(state.work.get(name).copied())
         }
         // It was forked and never started.
         Err(record::Error::Missing { .. }) => Ok(None),

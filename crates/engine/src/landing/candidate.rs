@@ -144,7 +144,7 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// With no stored resolution.
+    /// Without the entry's own resolution.
     fn plain(&self) -> Result<MergeBuild, QueueError> {
         let EntrySides { base, onto, head, .. } = self.sides;
         // A joint landing needs a commit that names it.
