@@ -15,12 +15,13 @@ struct File {
 }
 
 /// Where each crate has its files.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "crates/core/src",
     "crates/os/src",
     "crates/git/src",
     "crates/agents/src",
     "crates/engine/src",
+    "crates/history/src",
     "cli/src",
     "xtask/src",
 ];

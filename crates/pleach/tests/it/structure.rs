@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The crates, each with its modules. A crate sees those before it, a module those before it in its crate: what comes before
 /// `clock` is pure and knows only values.
-const ORDER: [(&str, &[&str]); 5] = [
+const ORDER: [(&str, &[&str]); 6] = [
     (
         "core",
         &[
@@ -19,6 +19,7 @@ const ORDER: [(&str, &[&str]); 5] = [
     ("git", &["git", "record", "workspace"]),
     ("agents", &["llm", "gateway", "agent"]),
     ("engine", &["trust", "merging", "env", "push", "view", "keep", "session", "landing", "tree", "retention"]),
+    ("history", &["why", "journal", "export"]),
 ];
 
 /// Where the code of the library is.
@@ -70,6 +71,7 @@ fn the_crates_depend_on_what_is_listed() {
     git: crc32fast fastrand filetime getrandom gix ignore jiff os pleach-core rustix serde serde_json thiserror zlib-rs
     agents: base64 bytes fastrand globset http-body-util hyper hyper-util ignore jiff os pleach-core regex rustls-native-certs ruzstd serde serde-saphyr serde_json thiserror tokio tokio-rustls zlib-rs
     engine: agents fastrand git jiff os pleach-core postcard rustix serde serde_json thiserror tokio
+    history: engine git jiff os pleach-core serde serde_json thiserror
     pleach: agents engine git os pleach-core
     ");
 }

@@ -1,0 +1,1 @@
+//! A run as one file, for people and for programs.

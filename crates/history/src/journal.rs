@@ -1,0 +1,1 @@
+//! What happened when, over all runs, and what was said in them.
