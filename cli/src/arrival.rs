@@ -10,7 +10,7 @@ use git::record::History;
 use git::remote::{self, BroughtRecords, CloneRequest, RemoteRecords, RemoteUrl};
 use os::process::Cancel;
 use pleach_core::event::PipelineStarted;
-use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, RepoName, RunId, SessionId};
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -270,7 +270,7 @@ fn require_commits(places: &Places, id: &SessionId) -> Result<(), Failure> {
 }
 
 /// Refuses to go on with a session that another machine has continued. A remote that cannot be asked refuses nothing.
-pub fn refuse_continued(settings: &Settings, place: &Place, id: &SessionId) -> Result<(), Failure> {
+pub fn refuse_continued(settings: &Settings, place: &Place, id: &RunId) -> Result<(), Failure> {
     let config = &settings.resolved.config;
     let pushes = config
         .workspace
@@ -281,8 +281,9 @@ pub fn refuse_continued(settings: &Settings, place: &Place, id: &SessionId) -> R
     let Ok(sessions) = remote::remote_sessions(&remote, &settings.own_environment, &Cancel::never()) else {
         return Ok(());
     };
-    let Some(records) = sessions.get(id) else { return Ok(()) };
-    if remote::is_known(&place.repo, id, records).map_err(|error| of_git(&error))? {
+    let Some(mut records) = sessions.get(&id.session).cloned() else { return Ok(()) };
+    records.retain(|context, _| id.has(context));
+    if remote::is_known(&place.repo, &id.session, &records).map_err(|error| of_git(&error))? {
         return Ok(());
     }
     let message = format!("another machine has continued session {id}: {remote} has records that are not from here");

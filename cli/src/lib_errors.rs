@@ -7,10 +7,10 @@ use engine::landing::QueueError;
 use engine::tree::ad_hoc::{NoAdHocTask, StoreError};
 use engine::tree::{self, progress};
 use engine::{env, trust};
-use git::record;
+use git::record::{self, NoCut};
 use git::workspace::{self, LockError, LockHolder};
 use os::process::shortage;
-use pleach_core::ids::{SessionId, TaskId};
+use pleach_core::ids::{RunId, TaskId};
 use pleach_core::plan::ad_hoc::AdHocError;
 use pleach_core::plan::diagnostic::Severity;
 use pleach_core::text::{closest, first_line, shell_word};
@@ -31,6 +31,18 @@ pub fn of_engine(error: &env::Error) -> Failure {
         Error::Over { session, .. } => plain(Code::SessionOver, error)
             .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
         Error::NotVisited { .. } => advised(Code::NodeNotVisited, error),
+        Error::NothingFollows { run } => plain(Code::TurnIsEnd, error)
+            .hint(format!("take the turn before: `pleach turns {run}` lists them; or `--checkpoint` of the node before")),
+        Error::NoCut(NoCut::NoTurn { .. }) => plain(Code::NoSuchTurn, error).hint("`pleach turns` lists them"),
+        Error::NoCut(NoCut::NotCompleted { .. }) => {
+            plain(Code::NodeNotVisited, error).hint("`pleach status SESSION` shows the nodes that have completed")
+        }
+        Error::CommitMissing { repo, source, .. } => plain(Code::CommitMissing, error).because(source).hint(format!(
+            "bring it with `git fetch` in `{repo}`: from a shallow clone `git fetch --unshallow`, or by its branch"
+        )),
+        Error::PipelineUnfit { .. } => plain(Code::PipelineUnfit, error)
+            .hint("take a point it can go on from, as `--checkpoint start`, or give it that node"),
+        Error::NoSuchPoint { .. } | Error::NoCut(NoCut::NoRecord { .. }) => plain(Code::RecordDamaged, error),
         Error::RepoMissing { .. } => plain(Code::NoSuchRepo, error)
             .hint("add it to `workspace.repos` in pleach.yaml, with the path of its clone"),
         Error::ContinuedElsewhere { session, .. } => plain(Code::ContinuedElsewhere, error).hint(format!(
@@ -261,7 +273,7 @@ pub fn of_record(error: &record::Error) -> Failure {
             plain(Code::RecordMoved, error).hint(format!("`pleach status {session}` shows where it stands now"))
         }
         Error::Damaged { session, .. } | Error::Unreadable { session, .. } => {
-            plain(Code::RecordDamaged, error).hint(without_record(session))
+            plain(Code::RecordDamaged, error).hint(without_record(&session.into()))
         }
         Error::Exists { .. } => plain(Code::RecordMoved, error),
         Error::Event { .. } => plain(Code::RecordDamaged, error),
@@ -269,7 +281,7 @@ pub fn of_record(error: &record::Error) -> Failure {
 }
 
 /// The hint for a session whose record cannot be read.
-pub fn without_record(session: &SessionId) -> String {
+pub fn without_record(session: &RunId) -> String {
     format!("restore what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
 }
 

@@ -22,6 +22,7 @@ mod place;
 mod preflight;
 mod prompt;
 mod queue_settings;
+mod recorded_run;
 mod remotes;
 mod render;
 mod runtime;

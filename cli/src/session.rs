@@ -191,7 +191,7 @@ pub fn print_session(globals: &Globals, session: &Session) {
     } else {
         String::new()
     };
-    say!("session {} on branch {branches}{at}", session.id());
+    say!("session {} on branch {branches}{at}", session.run());
 }
 
 /// Prints which programs will work as agents, and who is billed.
@@ -274,7 +274,7 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
                 let copy = session.workspace().map(Workspace::root).filter(|root| root.is_dir());
                 return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
             }
-            let id = session.id();
+            let id = session.run();
             let resume = match &error {
                 Error::UnknownAnswer { node, .. } | Error::AmbiguousAnswer { node, .. } => {
                     format!("resume {id} --answer {node}=CHOICE")
@@ -326,7 +326,7 @@ fn summary(
     failed_branches: usize,
 ) -> Result<(), Failure> {
     let mut out = Out::new();
-    let id = session.id();
+    let id = session.run();
     let took = duration(took);
     let turns = counted(session.turns(), "turn");
     let spent = spent(&session.spent());
@@ -393,7 +393,7 @@ fn summary(
                 let gate = question.address();
                 out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
                 question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
-                out.line(format!("look:    {}", about(format!("diff {}", question.place(id)))))?;
+                out.line(format!("look:    {}", about(format!("diff {}", question.place(&id.session)))))?;
                 out.line(format!("answer:  {}", about(format!("resume {id} --answer {gate}=CHOICE"))))?;
                 out.line(format!("comment: {}", about(format!("resume {id} --answer '{gate}=CHOICE: COMMENT'"))))?;
             }

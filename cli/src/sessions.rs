@@ -1,12 +1,13 @@
 //! Finding the session a command is about.
 
 use engine::env::SessionRepos;
-use engine::view::{NoSession, SessionStatus, Summary, View, resolve_session};
+use engine::view::{NoSession, SessionStatus, Summary, View, find_turn, resolve_run};
 use git::Repo;
 use git::record::History;
 use pleach_core::clock;
 use pleach_core::event::PipelineStarted;
-use pleach_core::ids::SessionId;
+use pleach_core::ids::{RunId, SessionId, TurnId};
+use pleach_core::text::listed;
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -61,7 +62,7 @@ impl SessionGround {
     }
 
     /// The repositories of a session that may be unreadable: then all of the workspace.
-    pub fn repos_of(&self, id: &SessionId) -> SessionRepos {
+    pub fn repos_of(&self, id: &RunId) -> SessionRepos {
         match History::newest(&self.place.repo, id) {
             Ok(history) => self.repos(&history.started),
             Err(_) => {
@@ -72,21 +73,24 @@ impl SessionGround {
     }
 }
 
-/// The session an id, or the beginning of one, names.
-pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
-    resolve_session(repo, given).map_err(|error| no_session(&error))
+/// The run of a session that a text names: `SID`, the beginning of it, or `SID/r1`.
+pub fn resolve(repo: &Repo, given: &str) -> Result<RunId, Failure> {
+    resolve_run(repo, given).map_err(|error| no_session(&error))
 }
 
 /// The failure where an id names no session, or several.
 pub fn no_session(error: &NoSession) -> Failure {
     let code = match error {
         NoSession::Ambiguous { .. } => Code::SessionAmbiguous,
-        NoSession::Unknown { .. } | NoSession::Record(_) => Code::NoSuchSession,
+        NoSession::Unknown { .. } | NoSession::NoRun { .. } | NoSession::Record(_) => Code::NoSuchSession,
     };
     let failure = Failure::new(code, error.to_string());
     match error {
         NoSession::Record(error) => of_record(error),
         NoSession::Ambiguous { .. } => failure.hint("give more of its id"),
+        NoSession::NoRun { runs, .. } => {
+            failure.hint(format!("there are: {}", listed(runs.iter().map(|run| format!("`{run}`")), NAMED)))
+        }
         NoSession::Unknown { known, .. } if known.is_empty() => {
             failure.hint("there is none yet; `pleach run FILE.dot` starts one")
         }
@@ -105,7 +109,7 @@ pub fn no_task_or_session(error: &NoSession) -> Failure {
         NoSession::Unknown { given, .. } => {
             Failure { message: format!("there is no task and no session `{given}` in this repository"), ..failure }
         }
-        NoSession::Ambiguous { .. } | NoSession::Record(_) => failure,
+        NoSession::Ambiguous { .. } | NoSession::NoRun { .. } | NoSession::Record(_) => failure,
     }
 }
 
@@ -155,7 +159,7 @@ pub fn named_or_newest(
     repo: &Repo,
     given: Option<&str>,
     fit: SessionFilter,
-) -> Result<SessionId, Failure> {
+) -> Result<RunId, Failure> {
     if let Some(given) = given {
         return resolve(repo, given);
     }
@@ -164,7 +168,16 @@ pub fn named_or_newest(
         let age = age(found.started_at, clock::now());
         say!("using session {} ({}, {}, {age} old)", found.session, title(&found), found.standing().word());
     }
-    Ok(found.session)
+    Ok(found.run)
+}
+
+/// The turn a text names: its number in a run, `main.17`, or a commit of a turn. With the run it belongs to.
+pub fn named_turn(repos: &SessionRepos, run: &RunId, given: &str) -> Result<(RunId, TurnId), Failure> {
+    let found = find_turn(repos, run, given).map_err(|error| of_record(&error))?;
+    found.ok_or_else(|| {
+        let message = format!("`{given}` is no turn of session {run}, and no commit of one");
+        Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {run}` lists them"))
+    })
 }
 
 /// The session that was started last, of those that fit. What runs is meant before what only waits.

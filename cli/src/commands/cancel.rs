@@ -6,7 +6,7 @@ use clap::Args;
 use engine::session::cancel_session;
 use git::Repo;
 use pleach_core::event::Recorded;
-use pleach_core::ids::SessionId;
+use pleach_core::ids::RunId;
 use serde_json::json;
 
 use crate::exit::Exit;
@@ -37,7 +37,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     let (cancelled, interrupted) = cancel_and_wait(globals, &repo, &id, Duration::from_secs(args.grace))?;
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"session": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;
+        out.json(&json!({"session": id.session, "run": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;
     } else {
         out.line(format!("cancelled: session {id}"))?;
         if globals.verbosity >= 0 {
@@ -52,7 +52,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
 pub fn cancel_and_wait(
     globals: &Globals,
     repo: &Repo,
-    id: &SessionId,
+    id: &RunId,
     grace: Duration,
 ) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;

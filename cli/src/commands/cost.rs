@@ -55,10 +55,13 @@ impl From<Rows> for By {
 
 pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let session = args.session.as_deref().map(|given| sessions::resolve(&repo, given)).transpose()?;
+    let named = args.session.as_deref().map(|given| sessions::resolve(&repo, given)).transpose()?;
+    // A session alone is all of its runs.
+    let run = named.as_ref().filter(|_| args.session.as_ref().is_some_and(|given| given.contains('/')));
+    let session = named.as_ref().map(|run| run.session.clone());
     let usual = if session.is_some() { By::Node } else { By::Session };
     let by = args.by.map_or(usual, By::from);
-    let read = costs(&repo, session.as_ref(), by).map_err(|error| of_record(&error))?;
+    let read = costs(&repo, session.as_ref(), run, by).map_err(|error| of_record(&error))?;
     let is_all = read.unreadable.is_empty();
     for (id, error) in read.unreadable {
         let whose = id.map_or_else(|| "the record of planners".to_owned(), |id| format!("session {id}"));

@@ -4,9 +4,10 @@ use clap::Args;
 
 use engine::landing::{JointPart, Submission, enqueue, unfinished_landings};
 use engine::view::Summary;
-use pleach_core::ids::{BranchName, SessionId};
+use pleach_core::ids::{BranchName, RunId};
 use serde_json::{Value, json};
 
+use crate::code::Code;
 use crate::commands::merge::ground::MergeGround;
 use crate::commands::merge::process_entry;
 use crate::exit::Exit;
@@ -47,14 +48,19 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
         None => sessions::named_or_newest(globals, &record.repo, None, SessionFilter::Done)?,
     };
     if !args.dry_run {
-        finish_landings(globals, &settings, &record, Some(&id));
+        finish_landings(globals, &settings, &record, Some(&id.session));
     }
     let summary = Summary::newest(&record.repo, &id).map_err(|error| of_engine(&error))?;
-    let under_way = unfinished_landings(&record.repo).contains(&id).then(|| recorded_targets(&summary));
+    let under_way = unfinished_landings(&record.repo).contains(&id.session).then(|| recorded_targets(&summary));
     let places = Places::of_session(record, &summary.started, &settings)?;
+    if !id.is_first() && !places.others.is_empty() {
+        let message = format!("run {id} works in several repositories, and only the first run of such a session lands");
+        return Err(Failure::new(Code::LandingRefused, message)
+            .hint(format!("merge its branches yourself: `pleach status {id}` names them")));
+    }
     let targets = match (under_way, args.into) {
         (Some(targets), into) => {
-            refuse_other_target(&id, &targets, into.as_ref())?;
+            refuse_other_target(&id.session, &targets, into.as_ref())?;
             Targets::Named(targets)
         }
         (None, Some(into)) => Targets::One(into),
@@ -64,7 +70,7 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if parts.is_empty() {
         if globals.json {
-            out.json(&json!({"session": id, "outcome": "landed", "parts": [], "landed": []}))?
+            out.json(&json!({"session": id.session, "run": id, "outcome": "landed", "parts": [], "landed": []}))?
         } else {
             out.line("nothing to land: no file was changed")?
         }
@@ -76,14 +82,14 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     if places.others.is_empty() {
         return land_one(globals, settings, places.record, &id, &parts[0]);
     }
-    land_all(globals, &settings, &places, &id, parts)
+    land_all(globals, &settings, &places, &id.session, parts)
 }
 
-fn dry_run(globals: &Globals, id: &SessionId, places: &Places, parts: &[JointPart]) -> Result<Exit, Failure> {
+fn dry_run(globals: &Globals, id: &RunId, places: &Places, parts: &[JointPart]) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
         let parts: Vec<Value> = parts.iter().map(part_json).collect();
-        out.json(&json!({"session": id, "dry_run": true, "parts": parts}))?;
+        out.json(&json!({"session": id.session, "run": id, "dry_run": true, "parts": parts}))?;
         return Ok(Exit::Done);
     }
     for part in parts {
@@ -98,12 +104,17 @@ fn land_one(
     globals: &Globals,
     settings: Settings,
     place: Place,
-    id: &SessionId,
+    id: &RunId,
     part: &JointPart,
 ) -> Result<Exit, Failure> {
     let (name, branch, target) = (part.name.clone(), part.branch.clone(), part.target.clone());
     let submission = Submission::branch(&place.repo, name, branch, target).map_err(|error| of_queue(&error))?;
-    let submission = Submission { head: part.head, session: Some(id.clone()), ..submission };
+    let submission = Submission {
+        head: part.head,
+        session: Some(id.session.clone()),
+        run: Some(id.root.clone()).filter(|_| !id.is_first()),
+        ..submission
+    };
     let entry = enqueue(&place.repo, submission, &settings.redactor()).map_err(|error| of_queue(&error))?;
     process_entry(&MergeGround { globals, settings, place }, &entry)
 }

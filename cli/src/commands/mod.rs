@@ -24,6 +24,7 @@ pub(super) mod merge;
 mod pause;
 mod pr;
 mod push;
+pub(super) mod replay;
 mod reports;
 mod reset;
 mod resume;
@@ -73,6 +74,7 @@ enum Command {
     Gardener(gardener::GardenerArgs),
     Task(task::TaskArgs),
     Resume(resume::ResumeArgs),
+    Replay(replay::ReplayArgs),
     Pause(pause::PauseArgs),
     Status(status::StatusArgs),
     Inspect(inspect::InspectArgs),
@@ -116,6 +118,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Gardener(args) => gardener::run(globals, args),
         Command::Task(args) => task::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
+        Command::Replay(args) => replay::run(globals, args),
         Command::Pause(args) => pause::run(globals, args),
         Command::Status(args) => status::run(globals, args),
         Command::Inspect(args) => inspect::run(globals, args),

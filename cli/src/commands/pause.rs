@@ -59,7 +59,7 @@ pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     }
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"session": id, "standing": standing, "node": summary.node(), "interrupted": interrupted}))?;
+        out.json(&json!({"session": id.session, "run": id, "standing": standing, "node": summary.node(), "interrupted": interrupted}))?;
         return Ok(Exit::Done);
     }
     // It may have reached its end with the turn in flight.

@@ -6,7 +6,7 @@ mod text;
 use clap::Args;
 use engine::tree::ad_hoc::AdHocStatus;
 use engine::view::{RepoWork, SessionStatus, Summary, View};
-use pleach_core::ids::{BranchName, SessionId};
+use pleach_core::ids::{BranchName, RunId};
 use serde_json::{Value, json};
 
 use self::pushed_branch::PushedBranch;
@@ -45,10 +45,10 @@ pub struct PrArgs {
 pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
     let ground = SessionGround::find(globals)?;
     let named = find(&ground, &args.id)?;
-    let view = View::load(&ground.place.repo, &named.session).map_err(|error| of_engine(&error))?;
+    let view = View::load(&ground.place.repo, &named.run).map_err(|error| of_engine(&error))?;
     let is_finished = check(&view.summary)?;
     if !is_finished && !args.draft {
-        let id = &named.session;
+        let id = &named.run;
         warning!(DraftOnly, "{id} is {}, so its pull request is a draft", view.summary.standing().word());
     }
     let draft = args.draft || !is_finished;
@@ -57,7 +57,7 @@ pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
         branches.push(PushedBranch::find(globals, &ground, &repo_work, args.base.as_ref(), &view.summary)?);
     }
     if branches.is_empty() {
-        let message = format!("session {} has made no commit", named.session);
+        let message = format!("session {} has made no commit", named.run);
         return Err(Failure::new(Code::NothingToRequest, message).hint("`pleach turns` shows what it did"));
     }
     for branch in &mut branches {
@@ -75,7 +75,7 @@ pub fn run(globals: &Globals, args: PrArgs) -> Result<Exit, Failure> {
 
 /// The session that is meant, and what its task says.
 struct NamedWork {
-    session: SessionId,
+    run: RunId,
     description: Option<String>,
 }
 
@@ -92,21 +92,21 @@ fn find(ground: &SessionGround, given: &str) -> Result<NamedWork, Failure> {
             Failure::new(Code::NothingToRequest, message).hint(format!("`pleach task start {}` does", task.id))
         };
         let session = view.session.clone().ok_or_else(none)?;
-        return Ok(NamedWork { session, description: Some(task.description.clone()) });
+        return Ok(NamedWork { run: session.into(), description: Some(task.description.clone()) });
     }
     let unknown = match sessions::resolve(&place.repo, given) {
-        Ok(session) => return Ok(NamedWork { description: description_of(ground, &session)?, session }),
+        Ok(run) => return Ok(NamedWork { description: description_of(ground, &run)?, run }),
         Err(failure) => failure,
     };
     let all = View::all(&place.repo).map_err(|error| of_engine(&error))?;
     let is_on_it = |summary: &Summary| summary.started.task.as_ref().is_some_and(|task| task.id.as_str() == given);
     let newest = all.into_iter().filter_map(|(id, summary)| Some((id, summary.ok()?))).find(|(_, on)| is_on_it(on));
-    newest.map(|(session, _)| NamedWork { session, description: None }).ok_or(unknown)
+    newest.map(|(session, _)| NamedWork { run: session.into(), description: None }).ok_or(unknown)
 }
 
 /// The text of the ad-hoc task a session works on.
-fn description_of(ground: &SessionGround, session: &SessionId) -> Result<Option<String>, Failure> {
-    let summary = Summary::newest(&ground.place.repo, session).map_err(|error| of_engine(&error))?;
+fn description_of(ground: &SessionGround, run: &RunId) -> Result<Option<String>, Failure> {
+    let summary = Summary::newest(&ground.place.repo, run).map_err(|error| of_engine(&error))?;
     let Some(task) = &summary.started.task else { return Ok(None) };
     let view = named_task(&ground.settings, &ground.place, task.id.as_str())?;
     Ok(view.map(|view| view.task.description))
@@ -119,7 +119,7 @@ fn landed(what: &str, target: &BranchName) -> Failure {
 
 /// Whether the work of a session is finished. What runs, and what has landed, is refused.
 fn check(summary: &Summary) -> Result<bool, Failure> {
-    let id = &summary.session;
+    let id = &summary.run;
     if summary.in_use {
         return Err(Failure::new(Code::SessionLocked, format!("session {id} is running"))
             .hint(format!("wait until it ends, or stop it with `pleach pause {id}`")));

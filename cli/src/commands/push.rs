@@ -73,7 +73,7 @@ fn lines(ground: &SessionGround, summary: &Summary) -> Vec<PushLine> {
 fn push(globals: &Globals, ground: &SessionGround, sessions: &[Summary], is_asked: bool) -> Result<Exit, Failure> {
     let (mut out, mut documents, mut failures) = (Out::new(), Vec::new(), Vec::new());
     for summary in sessions {
-        let id = &summary.session;
+        let id = &summary.run;
         failures.extend(push_one(globals, ground, summary, is_asked).err());
         let remotes = pushes::of(&ground.repos(&summary.started), summary);
         if !globals.json {
@@ -83,7 +83,7 @@ fn push(globals: &Globals, ground: &SessionGround, sessions: &[Summary], is_aske
             }
         }
         let pushes: Vec<Value> = remotes.iter().map(|(name, line)| line.json(name)).collect();
-        documents.push(json!({"session": id, "pushes": pushes}));
+        documents.push(json!({"session": id.session, "run": id, "pushes": pushes}));
     }
     if globals.json {
         out.json(&json!({"sessions": documents}))?;
@@ -97,7 +97,7 @@ fn push(globals: &Globals, ground: &SessionGround, sessions: &[Summary], is_aske
 
 fn push_one(globals: &Globals, ground: &SessionGround, summary: &Summary, is_asked: bool) -> Result<(), Failure> {
     let SessionGround { settings, place } = ground;
-    let (id, mut config) = (&summary.session, settings.resolved.config.clone());
+    let (id, mut config) = (&summary.run, settings.resolved.config.clone());
     let places = Places::of_session(place.clone(), &summary.started, settings)?;
     for place in places.all() {
         if is_asked {

@@ -1,25 +1,23 @@
 //! `pleach resume`
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::Args;
 use engine::env::{Copy, wait_for_orphans};
-use engine::keep::WorktreeOwner;
-use engine::session::{Session, resume_session};
-use engine::trust::for_inputs;
+use engine::session::{ResumeAt, RunPoint, Session, resume_session};
 use engine::view::{SessionStatus, Summary, recorded_pipeline};
-use git::record::History;
-use pleach_core::config::{AgentChoice, Config, Precedence, Resolved, Source};
-use pleach_core::event::PipelineStarted;
-use pleach_core::ids::{NodeId, SessionId};
+use git::record::{CutTarget, History};
+use pleach_core::event::{PipelineStarted, Via};
+use pleach_core::ids::{NodeId, RunId};
 use pleach_core::plan::pipeline::Pipeline;
-use pleach_core::redact::is_marked;
 use pleach_core::text::{listed, shell_word};
 
 use crate::answers::AnswerArgs;
-use crate::arrival::{arrive, refuse_continued};
+use crate::arrival::arrive;
 use crate::code::Code;
 use crate::commands::push::make_up;
+use crate::commands::replay::ViaArg;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -27,17 +25,13 @@ use crate::joint_landing::finish_landings;
 use crate::lib_errors::of_engine;
 use crate::next_commands::resume_task;
 use crate::pipeline_file::PipelineFile;
-use crate::place::{Place, Places};
-use crate::preflight::{
-    any_unproxied, check_agents, check_answers, check_prices, check_repos, require_trust, warn_simulated,
-};
+use crate::place::Place;
 use crate::prompt::BUILT_IN;
-use crate::render::show_git_progress;
+use crate::recorded_run::{GoingOn, RecordedRun, of_opening};
 use crate::runtime::block_on;
-use crate::session::{Protection, build, print_agents, run_to_end, warn_unmetered};
+use crate::session::{print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter, SessionGround};
-use crate::settings::{self, Search};
-use crate::survey::orphans::repair_worktrees;
+use crate::settings;
 
 /// Resume a paused, interrupted or failed session.
 ///
@@ -51,6 +45,13 @@ pub struct ResumeArgs {
     /// Restart at this node, which the session has reached before.
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
+    /// Go back to this turn and continue after it: its number, `main.17`, or its commit. What came later is left, and
+    /// stays recorded.
+    #[arg(long, value_name = "TURN", conflicts_with = "from")]
+    turn: Option<String>,
+    /// How an agent continues that was in the middle of its node at that turn.
+    #[arg(long, value_name = "HOW", requires = "turn")]
+    via: Option<ViaArg>,
     /// Bring the session from this remote first: into its workspace, or into this directory if that is empty.
     #[arg(long, value_name = "URL", requires = "session")]
     remote: Option<String>,
@@ -67,6 +68,8 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, None, &local)?;
     finish_landings(globals, &local, &place, None);
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
+    let replay =
+        args.turn.as_ref().map(|turn| format!("`pleach replay {id} --turn {turn}` goes on there in a run of its own"));
     let history = History::newest(&place.repo, &id).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let (command, tree) = resume_task(task);
@@ -80,68 +83,65 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
             }
             None => (String::new(), format!("`pleach {command}` resumes it")),
         };
-        return Err(
-            Failure::new(Code::SessionOfTask, format!("session {id} works on task {}{in_tree}", task.id)).hint(hint)
-        );
+        let message = format!("session {id} works on task {}{in_tree}", task.id);
+        return Err(Failure::new(Code::SessionOfTask, message).hint(replay.unwrap_or(hint)));
     }
     let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
+    if let (Some(replay), SessionStatus::Done | SessionStatus::Cancelled) = (replay, stands.standing()) {
+        let message = format!("session {id} has ended: {}", stands.standing().word());
+        return Err(Failure::new(Code::SessionOver, message).hint(replay));
+    }
     let ground = SessionGround { settings: local.clone(), place: place.clone() };
     if let Some(exit) = make_up(globals, &ground, &stands)? {
         return Ok(exit);
     }
-    let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
+    let at = resume_at(&args, &ground, &id, &history)?;
     warn_of_changed_file(&place, &id, &history.started);
-    let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
-    check_answers(&[&pipeline], None, &answers)?;
-    let search = Search::from(&globals.dir, globals.config.as_deref());
-    let mut resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
-        .map_err(|errors| settings::failure(&errors, &globals.dir))?;
-    if history.started.simulated {
-        // Older records have no agent then.
-        resolved.config.agent.get_or_insert(AgentChoice::Simulation.into());
-    }
-    refuse_unknown_agent(&id, &resolved.config)?;
-    let settings = settings::Settings { resolved, ..local };
-    let places = Places::of_session(place, &history.started, &settings)?;
-    let place = &places.record;
-    check_repos(&pipeline, &places)?;
-    let stand = |(place, head): (_, _)| {
-        let place: &Place = place;
-        (place, stands.state.work.get(&place.name).copied().unwrap_or(head))
+    let work = match &at {
+        ResumeAt::Turn { turn, .. } => {
+            let repos = ground.repos(&history.started);
+            let point = RunPoint::find(&repos, &id, &CutTarget::Turn(turn.clone()), None);
+            point.and_then(|point| Ok(point.root()?.work.clone())).map_err(|error| of_engine(&error))?
+        }
+        ResumeAt::Newest | ResumeAt::Node(_) => stands.state.work.clone(),
     };
-    let from: Vec<_> = places.heads()?.into_iter().map(stand).collect();
-    let record = Source::named(Precedence::Recorded, format!("as session {id} recorded it"));
-    let inputs = for_inputs(&history.started.inputs, &record);
-    require_trust(globals, &settings, &from, &pipeline, &history.started.dot_path, inputs)?;
-    refuse_continued(&settings, place, &id)?;
-    let built = build(globals, &settings, &settings.resolved.config, answers)?;
-    let alone = any_unproxied(&pipeline, &built.engine.agents);
-    if history.started.simulated {
-        warn_simulated();
-    }
-    check_agents(&pipeline, &built.engine.agents)?;
-    check_prices(&built.engine, [&pipeline])?;
-    places.all().for_each(|place| show_git_progress(globals, &place.repo));
-    let is_own = |owner: &WorktreeOwner| matches!(owner, WorktreeOwner::Session { session, .. } if *session == id);
-    repair_worktrees(&places, &settings, is_own);
-    wait_for_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
-    block_on(built.stopped_by(), async {
-        print_agents(globals, &built.engine, pipeline.agent_nodes()).await;
-        warn_unmetered(built.engine.unmetered([&pipeline]));
-        let is_back = node.is_some() || matches!(stands.standing(), SessionStatus::Failed { .. });
+    let on = GoingOn { run: &id, started: &history.started, work: &work, flags: Vec::new(), answers };
+    let recorded = RecordedRun::prepare(globals, local, place, on)?;
+    let (place, engine) = (&recorded.places.record, &recorded.built.engine);
+    wait_for_orphans(&place.repo, Copy::OfRun(&id), |text| say!("{text}"));
+    block_on(recorded.built.stopped_by(), async {
+        print_agents(globals, engine, recorded.pipeline.agent_nodes()).await;
+        warn_unmetered(engine.unmetered([&recorded.pipeline]));
+        let is_back = at != ResumeAt::Newest || matches!(stands.standing(), SessionStatus::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
-        let resumed = resume_session(built.engine, places.repos(), &id, history.tip, node.as_ref(), opened).await;
-        let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
+        let (engine, repos) = (Arc::clone(engine), recorded.places.repos());
+        let resumed = resume_session(engine, repos, &id, history.tip, &at, opened).await;
+        let (session, kept) = resumed.map_err(|error| of_opening(&id, &error))?;
         if let Some(kept) = kept {
             warning!(WorkKept, "uncommitted work of the last run is kept at {kept}");
         }
-        let simulated = history.started.simulated;
-        run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
+        run_to_end(globals, session, recorded.protection()).await
     })
 }
 
+/// Where the session is to continue.
+fn resume_at(args: &ResumeArgs, ground: &SessionGround, id: &RunId, history: &History) -> Result<ResumeAt, Failure> {
+    let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
+    if let Some(node) = &args.from {
+        return Ok(ResumeAt::Node(named_node(&pipeline, node)?));
+    }
+    let Some(given) = &args.turn else { return Ok(ResumeAt::Newest) };
+    let (of, turn) = sessions::named_turn(&ground.repos(&history.started), id, given)?;
+    if of != *id {
+        let message = format!("turn {turn} belongs to run {of}, which {id} was forked from");
+        return Err(Failure::new(Code::TurnOfOtherRun, message)
+            .hint(format!("`pleach replay {of} --turn {turn}` goes on from there")));
+    }
+    Ok(ResumeAt::Turn { turn, via: args.via.map(Via::from) })
+}
+
 /// Warns that the session runs its recorded pipeline, not the changed file.
-fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted) {
+fn warn_of_changed_file(place: &Place, id: &RunId, started: &PipelineStarted) {
     let Some(root) = place.repo.workdir().filter(|_| started.dot_path != BUILT_IN) else { return };
     let name = Path::new(&started.dot_path);
     // Without the file there is nothing that could be meant instead.
@@ -154,16 +154,6 @@ fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted
              new file",
             name.display()
         );
-    }
-}
-
-/// Why a session was not resumed. One that is running can be paused first.
-fn of_resume(id: &SessionId, error: &engine::env::Error) -> Failure {
-    match of_engine(error) {
-        held if held.exit() == Exit::Locked => {
-            held.hint(format!("wait until it ends, or pause it first with `pleach pause {id}`"))
-        }
-        failure => failure,
     }
 }
 
@@ -182,19 +172,6 @@ fn say_resumed(globals: &Globals, session: &Session, is_back: bool) {
     if !globals.json && globals.verbosity >= 0 {
         let at =
             session.state().next_node().filter(|_| is_back).map(|node| format!(" at `{node}`")).unwrap_or_default();
-        say!("session {} resumed{at}", session.id());
-    }
-}
-
-/// A record has no secrets, so an agent whose command had one cannot be started from it.
-fn refuse_unknown_agent(id: &SessionId, config: &Config) -> Result<(), Failure> {
-    let agent = config.agent.as_ref().map(ToString::to_string).filter(|agent| is_marked(agent));
-    match agent {
-        None => Ok(()),
-        Some(agent) => {
-            let message = format!("the record of session {id} leaves a secret out of its agent: `{agent}`");
-            let hint = "start a new run with an agent whose command holds no secret";
-            Err(Failure::new(Code::SecretFound, message).hint(hint))
-        }
+        say!("session {} resumed{at}", session.run());
     }
 }

@@ -3,6 +3,7 @@
 pub(super) mod keeps;
 mod select;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use engine::keep::{Obstacle, RemoveError, WorktreeStays};
 use engine::landing::withdraw_session;
 use engine::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
 use git::Repo;
-use pleach_core::ids::{RepoName, RepoPath, SessionId};
+use git::record::History;
+use pleach_core::ids::{RepoName, RepoPath, RunId, SessionId};
 use pleach_core::text::shell_word;
 use serde_json::{Value, json};
 
@@ -21,7 +23,7 @@ use crate::commands::cancel::cancel_and_wait;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_engine, of_queue};
+use crate::lib_errors::{of_engine, of_queue, of_record};
 use crate::next_commands::resume_task;
 use crate::render::Out;
 use crate::sessions::{self, SessionGround};
@@ -96,12 +98,14 @@ struct RemovalMessage {
 impl Remover<'_> {
     /// Removes the sessions the user names, or none where one of them must not go.
     fn remove_named(&self, message: &mut RemovalMessage) -> Result<(), Failure> {
-        let named = self.args.sessions.iter().map(|given| sessions::resolve(&self.repo, given));
-        let mut ids = named.collect::<Result<Vec<_>, _>>()?;
-        ids.sort();
-        ids.dedup();
-        // All are looked into before the first one goes.
-        let removals = ids.iter().map(|id| self.prepare(id)).collect::<Result<Vec<_>, _>>()?;
+        let mut named = BTreeSet::new();
+        for given in &self.args.sessions {
+            let run = sessions::resolve(&self.repo, given)?;
+            let runs = if given.contains('/') { vec![run] } else { self.runs(&run.session)? };
+            named.extend(runs);
+        }
+        // All are looked into before the first one goes; what replays began with goes last.
+        let removals = named.iter().rev().map(|run| self.prepare(run)).collect::<Result<Vec<_>, _>>()?;
         if !self.args.force {
             removals.iter().try_for_each(refuse)?;
         }
@@ -111,9 +115,10 @@ impl Remover<'_> {
     /// Removes the sessions that were chosen, one after another: there may be more than a process can lock. What must not
     /// go is left.
     fn remove_chosen(&self, ids: Vec<SessionId>, message: &mut RemovalMessage) -> Result<(), Failure> {
-        for id in ids {
+        let runs = ids.iter().map(|id| self.runs(id)).collect::<Result<Vec<_>, _>>()?;
+        for run in runs.into_iter().flat_map(|runs| runs.into_iter().rev()) {
             let removal = self
-                .prepare(&id)
+                .prepare(&run)
                 .and_then(|removal| if self.args.force { Ok(removal) } else { refuse(&removal).map(|()| removal) });
             match removal {
                 Ok(removal) => self.remove(removal, message)?,
@@ -121,6 +126,12 @@ impl Remover<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The runs of a session. One whose records are gone has its first, which may have left something.
+    fn runs(&self, id: &SessionId) -> Result<Vec<RunId>, Failure> {
+        let runs = History::runs(&self.repo, id).map_err(|error| of_record(&error))?;
+        Ok(if runs.is_empty() { vec![id.into()] } else { runs })
     }
 
     /// Removes what was kept, and names every commit: until git collects its garbage, that is how to get it back.
@@ -144,13 +155,13 @@ impl Remover<'_> {
         Ok(Exit::Done)
     }
 
-    fn look(&self, id: &SessionId) -> Result<Removal, Failure> {
+    fn look(&self, id: &RunId) -> Result<Removal, Failure> {
         let removal = prepare_removal(&self.ground.repos_of(id), id, &self.state_dir, &self.copied_in);
         removal.map_err(|error| failure(&error))
     }
 
     /// Looks into the removal of a session.
-    fn prepare(&self, id: &SessionId) -> Result<Removal, Failure> {
+    fn prepare(&self, id: &RunId) -> Result<Removal, Failure> {
         match self.look(id) {
             // What runs is cancelled first, when the user insists.
             Err(held) if held.exit() == Exit::Locked && self.args.force && !self.args.dry_run => {
@@ -166,7 +177,7 @@ impl Remover<'_> {
 
     fn remove(&self, removal: Removal, message: &mut RemovalMessage) -> Result<(), Failure> {
         let (globals, dry_run) = (self.globals, self.args.dry_run);
-        let session = removal.session.clone();
+        let session = removal.run.clone();
         let is_lost = |found: &&Obstacle| {
             matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } | Obstacle::Lost { .. })
         };
@@ -202,7 +213,7 @@ impl Remover<'_> {
             removed.map_err(|error| failure(&error))?;
             printed
         };
-        message.documents.push(json!({"session": session, "steps": steps}));
+        message.documents.push(json!({"session": session.session, "run": session, "steps": steps}));
         printed
     }
 }
@@ -213,13 +224,13 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
         return Ok(());
     }
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
-    let message = format!("session {} was not removed: {}", removal.session, all.join("; "));
+    let message = format!("session {} was not removed: {}", removal.run, all.join("; "));
     Err(Failure::new(Code::RemovalRefused, message).hint(removal_hint(removal)))
 }
 
 /// The hint for a refused removal: it promises nothing that `--force` would not keep.
 fn removal_hint(removal: &Removal) -> String {
-    let id = &removal.session;
+    let id = &removal.run;
     let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);
     let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {
         Obstacle::Unmerged { branch, .. } => Some(shell_word(branch)),

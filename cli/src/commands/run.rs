@@ -180,7 +180,7 @@ fn warn_of_unused_inputs(source: &str, inputs: &BTreeMap<String, String>) {
     }
 }
 
-fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+pub fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let read = |input: &String| {
         let (key, value) = input.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
             Failure::new(Code::InputMalformed, format!("`{input}` is not KEY=VALUE"))

@@ -7,7 +7,7 @@ use clap::Args;
 use engine::view::{Deed, TurnView, View};
 use git::{Repo, record};
 use pleach_core::event::Usage;
-use pleach_core::ids::{CommitId, RepoName, SessionId, TurnId};
+use pleach_core::ids::{CommitId, RepoName, RunId, SessionId, TurnId};
 use pleach_core::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
 }
 
 /// The turn a text names, unless it can only be a revision.
-fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Failure> {
+fn named_turn(repo: &Repo, text: &str) -> Result<Option<(RunId, TurnId)>, Failure> {
     let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
     let turn = |text: &str| {
         let plain = || Some(TurnId::of_main(number(text)?));
@@ -85,12 +85,12 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
     match turn(text) {
         // The beginning of a commit's id can be all digits; no session has so many turns.
         Some(_) if text.len() >= 7 && repo.resolve(text).is_ok() => Ok(None),
-        Some(turn) => Ok(Some((sessions::newest(repo, SessionFilter::Any)?.session, turn))),
+        Some(turn) => Ok(Some((sessions::newest(repo, SessionFilter::Any)?.run, turn))),
         None => Ok(None),
     }
 }
 
-fn of_turn(ground: &SessionGround, session: SessionId, id: &TurnId) -> Result<TurnPage, Failure> {
+fn of_turn(ground: &SessionGround, session: RunId, id: &TurnId) -> Result<TurnPage, Failure> {
     let repo = &ground.place.repo;
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let Some(turn) = view.turn(id) else {
@@ -106,7 +106,7 @@ fn of_turn(ground: &SessionGround, session: SessionId, id: &TurnId) -> Result<Tu
             commits.push(ShownCommit { repo: started.has_several_repos().then(|| name.clone()), ..shown });
         }
     }
-    Ok(TurnPage { session, turn: Some(TurnText::read(repo, &view, turn)?), commits })
+    Ok(TurnPage { session: session.session, turn: Some(TurnText::read(repo, &view, turn)?), commits })
 }
 
 /// A commit as JSON and as text.
@@ -135,7 +135,7 @@ fn of_commit(ground: &SessionGround, text: &str, whole: bool) -> Result<(Value, 
     };
     match View::load(record, &facts.session) {
         Ok(_) => {
-            let mut page = of_turn(ground, facts.session.clone(), &facts.turn)?;
+            let mut page = of_turn(ground, facts.session.clone().into(), &facts.turn)?;
             // A copy of the turn's commit shows its own change.
             if !page.commits.iter().any(|of_turn| of_turn.commit == shown.commit) {
                 page.commits = vec![shown];

@@ -9,7 +9,7 @@ use engine::landing::unfinished_landings;
 use engine::tree::TreeRepo;
 use engine::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use engine::tree::progress::ProgressReader;
-use engine::view::{RepoWork, SessionStatus, Sessions, Summary, View, resolve_session, session_worktrees};
+use engine::view::{RepoWork, SessionStatus, Sessions, Summary, View, resolve_run, run_worktrees};
 use git::Repo;
 use git::workspace::{LockHolder, target_of, task_lock};
 use pleach_core::clock;
@@ -120,7 +120,7 @@ fn picked(
         let tree = context.tree_of(args.tree.as_deref(), &task)?;
         return inspect::show(globals, context, &tree, &task);
     }
-    let found = resolve_session(repo, given).map_err(|error| match (trees.is_empty(), broken.first()) {
+    let found = resolve_run(repo, given).map_err(|error| match (trees.is_empty(), broken.first()) {
         (true, _) if is_detached(repo) => sessions::no_session(&error).hint(
             "HEAD is detached, so no task is known; `git switch BRANCH` first; `pleach status` lists the sessions",
         ),
@@ -209,7 +209,7 @@ fn all(
             Some(repo.clone())
         }
     };
-    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
+    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, &id.into(), find)).collect();
     let target = context.map(|context| &context.target);
     let overview =
         Overview { target, worked, trees, broken, tasks, unreadable, marks, open, gone, landed, failed_pushes };
@@ -326,7 +326,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     let mut copies: Vec<String> = Vec::new();
     for repo_work in summary.repos() {
         let Some(repo) = repos.get(repo_work.repo) else { continue };
-        let found = session_worktrees(repo, &summary.session).map_err(|error| of_git(&error))?;
+        let found = run_worktrees(repo, &summary.run).map_err(|error| of_git(&error))?;
         copies.extend(found.iter().filter(|copy| copy.path.is_dir()).map(|copy| copy.path.display().to_string()));
         let read = || Ok((repo_work.branch_at(repo)?, repo_work.missing_on_branch(repo)?));
         let (at, missing) = read().map_err(|error| of_engine(&error))?;

@@ -5,18 +5,18 @@ use engine::view::Summary;
 use git::Repo;
 use git::record::SESSIONS;
 use git::workspace::{FailedPush, PushState, RemoteState, branch_ref};
-use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, RepoName, RunId};
 use pleach_core::text::{counted, listed};
 use serde_json::{Value, json};
 
 /// The pushes of a session in these repositories. None for one that is not pushed.
 pub fn of(repos: &SessionRepos, summary: &Summary) -> Vec<(RepoName, PushLine)> {
-    let known = PushState::read(repos.record().common_dir(), &summary.session).repos.into_iter();
+    let known = PushState::read(repos.record().common_dir(), &summary.run).repos.into_iter();
     known.map(|(name, remote)| (name.clone(), PushLine::new(repos.get(&name), summary, &name, remote))).collect()
 }
 
 /// The repositories of a session whose last push failed, each in a line. What its remote has by now is forgotten.
-pub fn failures(repo: &Repo, session: &SessionId, find: impl Fn(&RepoName) -> Option<Repo>) -> Vec<String> {
+pub fn failures(repo: &Repo, session: &RunId, find: impl Fn(&RepoName) -> Option<Repo>) -> Vec<String> {
     let known =
         PushState::read(repo.common_dir(), session).repos.into_iter().filter(|(_, known)| known.failed.is_some());
     let failed = known.filter_map(|(name, remote)| {
@@ -58,7 +58,7 @@ impl PushLine {
             _ => None,
         };
         let failed = remote.open_failure(repo, name).cloned();
-        let lacks_records = lacks_records(repo, &summary.session, &remote);
+        let lacks_records = lacks_records(repo, &summary.run, &remote);
         Self { remote, failed, missing, lacks_records, beside }
     }
 
@@ -109,11 +109,14 @@ fn count(repo: &Repo, here: CommitId, there: CommitId) -> Option<usize> {
 }
 
 /// Whether a remote that has records of a session lacks newer ones.
-fn lacks_records(repo: Option<&Repo>, session: &SessionId, remote: &RemoteState) -> bool {
-    let own = format!("{SESSIONS}{session}/");
-    if !remote.refs.keys().any(|name| name.starts_with(&own)) {
+fn lacks_records(repo: Option<&Repo>, run: &RunId, remote: &RemoteState) -> bool {
+    let prefix = format!("{SESSIONS}{}/", run.session);
+    let is_own = |name: &str| {
+        name.strip_prefix(&prefix).and_then(|context| context.parse().ok()).is_some_and(|context| run.has(&context))
+    };
+    if !remote.refs.keys().any(|name| is_own(name)) {
         return false;
     }
-    let here = repo.map(|repo| repo.refs().list(&own).unwrap_or_default()).unwrap_or_default();
-    here.iter().any(|(name, commit)| remote.refs.get(name) != Some(commit))
+    let here = repo.map(|repo| repo.refs().list(&prefix).unwrap_or_default()).unwrap_or_default();
+    here.iter().filter(|(name, _)| is_own(name)).any(|(name, commit)| remote.refs.get(name) != Some(commit))
 }

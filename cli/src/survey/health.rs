@@ -16,7 +16,7 @@ use os::process::sandbox::SandboxChoice;
 use os::process::{self, Cancel, ENOUGH_FILES, Spawner};
 use pleach_core::budget::BudgetLimits;
 use pleach_core::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::RunId;
 use pleach_core::text::{counted, listed};
 use serde::Serialize;
 
@@ -309,7 +309,7 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
         Ok(looked) => looked,
         Err(error) => return vec![Finding::error("sessions", error.to_string(), "`git fsck` may show more")],
     };
-    let unread = |(id, error): &(SessionId, _)| {
+    let unread = |(id, error): &(RunId, _)| {
         // What is not fetched is not damaged.
         let fix = if repo.is_partial() {
             "see that the remote of this partial clone can be reached".to_owned()

@@ -207,6 +207,40 @@ impl ContextId {
         Self("main".into())
     }
 
+    /// The root of a replay, by its number.
+    pub fn of_replay(number: u32) -> Self {
+        Self(format!("r{number}").into())
+    }
+
+    /// The number of the replay it is the root of.
+    pub fn replay_number(&self) -> Option<u32> {
+        let digits =
+            self.0.strip_prefix('r').filter(|digits| digits.starts_with(|first: char| ('1'..='9').contains(&first)))?;
+        digits.parse().ok()
+    }
+
+    /// The root of the run it belongs to: `r2` of `r2` and of `r2-tests`, `main` of all others.
+    pub fn run_root(&self) -> Self {
+        let first = Self(self.0.split('-').next().unwrap_or_default().into());
+        if first.replay_number().is_some() { first } else { Self::main() }
+    }
+
+    /// What a context of another run is called in the run with this root: `tests` is `r1-tests` in `r1`, and `r2-tests` in
+    /// `r2`.
+    pub fn in_run(&self, root: &Self) -> Self {
+        Self(format!("{root}-{}", self.within_run()).into())
+    }
+
+    /// What it is called within its run: `tests` of `r1-tests`, nothing of a root.
+    pub fn within_run(&self) -> &str {
+        let root = self.run_root();
+        if *self == root {
+            return "";
+        }
+        let of_replay = self.0.strip_prefix(root.as_str()).and_then(|rest| rest.strip_prefix('-'));
+        of_replay.filter(|_| root.replay_number().is_some()).unwrap_or(&self.0)
+    }
+
     /// The name of the first context that forks from `main` at a node: the node's, unless that would be the name of
     /// something else.
     pub fn of_node(node: &NodeId) -> Self {
@@ -215,6 +249,87 @@ impl ContextId {
         let begins = node.starts_with(|first: char| first.is_ascii_alphabetic());
         let is_free = begins && !is_replay && !matches!(node, "main" | "run");
         Self(if is_free { node.into() } else { format!("n_{node}").into() })
+    }
+}
+
+/// A run of a session: the first one, whose root is `main`, or one of its replays. Written as the session alone, or as
+/// `abcdefgh/r1`. Whoever names a session alone means its first run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId {
+    /// The session.
+    pub session: SessionId,
+    /// The context that decides whether the run continues.
+    pub root: ContextId,
+}
+
+impl RunId {
+    /// The run a context of a session belongs to.
+    pub fn of_context(session: &SessionId, context: &ContextId) -> Self {
+        Self { session: session.clone(), root: context.run_root() }
+    }
+
+    /// Whether it is the session's first.
+    pub fn is_first(&self) -> bool {
+        self.root == ContextId::main()
+    }
+
+    /// Whether a context of the session is one of its own.
+    pub fn has(&self, context: &ContextId) -> bool {
+        context.run_root() == self.root
+    }
+
+    /// One of its contexts as people name it: the root by the run.
+    pub fn with_context(&self, context: &ContextId) -> String {
+        if *context == self.root { self.to_string() } else { format!("{}/{context}", self.session) }
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_first() { f.pad(self.session.as_str()) } else { f.pad(&format!("{}/{}", self.session, self.root)) }
+    }
+}
+
+impl FromStr for RunId {
+    type Err = InvalidId;
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let Some((session, root)) = text.split_once('/') else { return Ok(text.parse::<SessionId>()?.into()) };
+        let (session, root) = (session.parse()?, ContextId::new(root)?);
+        let is_root = root == ContextId::main() || root.replay_number().is_some();
+        let rule = "a session, or a session and a replay, as in `abcdefgh/r1`";
+        if is_root { Ok(Self { session, root }) } else { Err(InvalidId { kind: "run", rule, text: text.into() }) }
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = InvalidId;
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        text.parse()
+    }
+}
+
+impl From<RunId> for String {
+    fn from(run: RunId) -> String {
+        run.to_string()
+    }
+}
+
+impl From<SessionId> for RunId {
+    fn from(session: SessionId) -> Self {
+        Self { session, root: ContextId::main() }
+    }
+}
+
+impl From<&SessionId> for RunId {
+    fn from(session: &SessionId) -> Self {
+        session.clone().into()
+    }
+}
+
+impl From<&RunId> for RunId {
+    fn from(run: &RunId) -> Self {
+        run.clone()
     }
 }
 
@@ -434,6 +549,23 @@ mod tests {
     fn tools_have_names_every_provider_takes() {
         assert_eq!(wire_name("run-tests"), "run-tests");
         assert_eq!(wire_name("my.app:read_file"), "my_app__read_file");
+    }
+
+    #[test]
+    fn a_context_tells_its_run() {
+        let context = |name: &str| ContextId::new(name).unwrap();
+        for (name, root) in
+            [("main", "main"), ("r1", "r1"), ("r12-api", "r12"), ("n_r1", "main"), ("rest-2", "main"), ("r01", "main")]
+        {
+            assert_eq!(context(name).run_root(), context(root), "{name}");
+        }
+        assert_eq!(context("tests").in_run(&context("r1")), context("r1-tests"));
+        assert_eq!(context("r1-tests-2").in_run(&context("r2")), context("r2-tests-2"));
+        let run: RunId = "abcdefgh/r2".parse().unwrap();
+        assert_eq!((run.to_string().as_str(), run.is_first()), ("abcdefgh/r2", false));
+        assert_eq!(run.with_context(&context("r2-api")), "abcdefgh/r2-api");
+        assert_eq!(RunId::from_str("abcdefgh/main").unwrap().to_string(), "abcdefgh");
+        assert!(RunId::from_str("abcdefgh/api").is_err());
     }
 
     #[test]

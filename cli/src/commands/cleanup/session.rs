@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use engine::keep::Obstacle;
 use engine::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
 use engine::view::Summary;
+use git::record::History;
 use git::workspace::disk_usage;
 use pleach_core::event::{CleanedItem, CleanedKind};
 use pleach_core::ids::SessionId;
@@ -16,6 +17,7 @@ use super::remote_refs::RemoteRefs;
 use crate::code::Code;
 use crate::commands::rm;
 use crate::failure::Failure;
+use crate::lib_errors::of_record;
 use crate::place::Place;
 use crate::sessions::SessionGround;
 
@@ -31,19 +33,25 @@ impl Cleaner<'_> {
         let ground = SessionGround { settings: self.ground.settings.clone(), place: place.clone() };
         let (state_dir, worktrees) = (&ground.settings.state_dir, &ground.settings.resolved.config.worktrees);
         let copied_in: Vec<_> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
-        let prepared = prepare_removal(&ground.repos(&summary.started), session, state_dir, &copied_in);
-        let removal = prepared.map_err(|error| rm::failure(&error)).and_then(refuse_losses);
-        let removal = match removal {
-            Ok(removal) => removal,
+        // All are looked into before the first one goes; what replays began with goes last.
+        let runs = History::runs(&place.repo, session).map_err(|error| of_record(&error))?;
+        let prepared = runs.iter().rev().map(|run| {
+            let prepared = prepare_removal(&ground.repos(&summary.started), run, state_dir, &copied_in);
+            prepared.map_err(|error| rm::failure(&error)).and_then(refuse_losses)
+        });
+        let removals = match prepared.collect::<Result<Vec<_>, _>>() {
+            Ok(removals) => removals,
             Err(why) => return self.report.stays(&format!("session {session}"), place, &why),
         };
         let planned = if self.with_remotes { remote.of_session(place, summary, &mut self.report)? } else { Vec::new() };
-        let mut sizes = Sizes::of(&removal);
-        if self.dry_run {
-            for step in removal.steps() {
-                self.step(place, session, &step, &mut sizes)?;
+        for removal in removals {
+            let mut sizes = Sizes::of(&removal);
+            if self.dry_run {
+                for step in removal.steps() {
+                    self.step(place, session, &step, &mut sizes)?;
+                }
+                continue;
             }
-        } else {
             // A reader that stops reading must not stop a removal in its middle.
             let mut printed = Ok(());
             let removed = removal.execute(&mut |step| {

@@ -53,7 +53,7 @@ impl PushedBranch {
             (None, None) => None,
         };
         let remote = remote_to_push(globals, &ground.settings, &place)?;
-        let known = PushState::read(ground.place.repo.common_dir(), &summary.session);
+        let known = PushState::read(ground.place.repo.common_dir(), &summary.run);
         let beside = known.repos.get(repo_work.repo).filter(|known| known.remote == remote.to_string());
         let beside = beside.and_then(|known| known.beside.get(&branch_ref(repo_work.branch)));
         let branch = beside.and_then(|name| name.strip_prefix("refs/heads/")?.parse().ok());
@@ -105,7 +105,7 @@ impl PushedBranch {
         // It is a help alone, for `status`.
         let own = summary.started.branches.get(&self.repo).map(|own| (branch_ref(own), self.commit));
         let (to, own) = (remote.to_string(), own.into_iter().collect());
-        let _ = PushState::note_pushed(records, &summary.session, &self.repo, &to, own);
+        let _ = PushState::note_pushed(records, &summary.run, &self.repo, &to, own);
         self.link = link_of_push(&report.words).map(str::to_owned);
         if globals.verbosity >= 0 && !globals.json {
             say!("pushed {} to {}", self.branch, self.remote);

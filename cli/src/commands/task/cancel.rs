@@ -90,7 +90,7 @@ fn cancel_session(
         let now = ground.view(view.task.id.as_str())?;
         let is_over = now.state.status.is_over() || now.status == AdHocStatus::Landed;
         if let Some(session) = now.open_session.clone().filter(|_| !is_over) {
-            return match cancel_and_wait(globals, &ground.place.repo, &session, grace) {
+            return match cancel_and_wait(globals, &ground.place.repo, &session.clone().into(), grace) {
                 Ok(_) => Ok(Some(session)),
                 // It has ended meanwhile.
                 Err(failure) if failure.code == Code::SessionOver => Ok(None),

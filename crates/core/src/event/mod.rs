@@ -7,6 +7,7 @@
 mod budget;
 mod cleanup;
 mod conflict;
+mod cut;
 mod node;
 mod notification;
 mod outcome;
@@ -29,6 +30,7 @@ use serde_json::{Map, Value};
 pub use budget::{BudgetExceeded, PriceUnknown};
 pub use cleanup::{CleanedItem, CleanedKind, CleanupCompleted, KeptItem, StayingItem};
 pub use conflict::{ConflictKind, ConflictedPath};
+pub use cut::{CutPoint, HistoryCut, ReplayChanges, ReplayPipeline, Replayed, Return, Via};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{
     AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, MergeResolution, Notification, PhaseMerged, RunStarted,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Extra, PreEncoded, Snapshot, Status, TaskOf};
+use super::{Extra, PreEncoded, ReplayChanges, Replayed, Return, Snapshot, Status, TaskOf};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName};
 
 /// See [`Event::PipelineStarted`](super::Event::PipelineStarted).
@@ -60,6 +60,29 @@ impl PipelineStarted {
         record.expect("no session is started, and none is read, without a branch")
     }
 
+    /// What a replay was started with: all that this was, but for its changes, on branches of its own.
+    pub fn replayed_as(&mut self, fork: &ContextForked) {
+        self.branches.clone_from(&fork.branches);
+        self.task = None;
+        if let Some(replayed) = &fork.replayed {
+            self.changed_by(&replayed.changes);
+        }
+    }
+
+    /// The same with the changes of a replay.
+    pub fn changed_by(&mut self, changes: &ReplayChanges) {
+        self.inputs.extend(changes.inputs.clone());
+        for (key, value) in [("agent", &changes.agent), ("model", &changes.model)] {
+            if let (Some(value), Some(config)) = (value, self.config.as_object_mut()) {
+                config.insert(key.to_owned(), value.clone().into());
+            }
+        }
+        if let Some(pipeline) = &changes.pipeline {
+            (self.dot, self.dot_path) = (pipeline.dot.clone(), pipeline.dot_path.clone());
+            self.files.clone_from(&pipeline.files);
+        }
+    }
+
     /// The branch a finished run is merged into in the repository of the record.
     pub fn target(&self) -> Option<&BranchName> {
         self.targets.get(self.record_repo())
@@ -77,13 +100,16 @@ pub struct Resumed {
     /// The node it starts at again, instead of where it was; always given for a run that had failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<NodeId>,
+    /// The turn it goes back to.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub back: Option<Return>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// See [`Event::ContextForked`](super::Event::ContextForked). Recorded twice: by the context it forks from, and as the
-/// first event of the new one.
+/// See [`Event::ContextForked`](super::Event::ContextForked). The first event of the new context. A parallel branch is
+/// recorded by the context it forks from as well; of a replay nothing is written to the original.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextForked {
     /// The context it forks from.
@@ -101,9 +127,19 @@ pub struct ContextForked {
     /// The node a parallel branch ends at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<NodeId>,
+    /// Where a replay goes on.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Box<Replayed>>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl ContextForked {
+    /// Whether it is the root of a run of its own.
+    pub fn is_run(&self) -> bool {
+        self.kind == ForkKind::Replay && self.context.replay_number().is_some()
+    }
 }
 
 /// What a context was forked for.

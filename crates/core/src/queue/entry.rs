@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::task_values::without_secret_values;
 use crate::event::{ConflictedPath, Extra};
-use crate::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RunId, SessionId, TaskId};
 use crate::merge::{ResolvedHunk, Tier};
 use crate::redact::Redactor;
 
@@ -31,6 +31,9 @@ pub struct QueueEntry {
     /// The session of that work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// The root of the run of that session, unless it is its first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<ContextId>,
     /// What it is about, in a line.
     pub title: String,
     /// What its task is to do, without secrets.
@@ -298,6 +301,12 @@ impl EntryTest {
 }
 
 impl QueueEntry {
+    /// The run whose work it is.
+    pub fn run_of_session(&self) -> Option<RunId> {
+        let root = self.run.clone().unwrap_or_else(ContextId::main);
+        self.session.clone().map(|session| RunId { session, root })
+    }
+
     /// The same entry, without secrets in what somebody has written about its work.
     pub fn without_secrets(&self, redactor: &Redactor) -> Self {
         Self {
@@ -327,6 +336,7 @@ impl QueueEntry {
             target,
             task: None,
             session: None,
+            run: None,
             title: String::new(),
             goal: None,
             tests: Vec::new(),

@@ -139,6 +139,9 @@ impl State {
     }
 
     fn resumed(&mut self, data: &Resumed) -> Result<(), String> {
+        if data.back.is_some() {
+            return Err("it goes back to a state that only the whole history has".into());
+        }
         let failed = match (&self.phase, &data.from) {
             (Phase::Running | Phase::Paused { .. }, _) => false,
             (Phase::Failed { .. }, Some(_)) if self.task.is_none() => true,
@@ -160,7 +163,7 @@ impl State {
     }
 
     /// The next node is one the run has reached before.
-    fn go_back_to(&mut self, node: &NodeId) {
+    pub(super) fn go_back_to(&mut self, node: &NodeId) {
         if let Position::Running { turns, .. } = &self.position {
             let turns = turns.clone();
             self.forget_turns(&turns);
@@ -190,7 +193,7 @@ impl State {
     }
 
     /// A failed run is resumed: its limits count from here.
-    fn count_anew(&mut self) {
+    pub(super) fn count_anew(&mut self) {
         self.failed_at = None;
         self.gate_retries.clear();
         self.edges_taken.clear();

@@ -17,12 +17,13 @@ use serde_json::Value;
 
 pub use fan_out::{Branch, FanOut};
 pub use fold::{IllegalEvent, digest, result_digest};
+pub use fork::branch_of;
 pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
 use crate::event::{
     BudgetExceeded, Checkpoint, Commits, ContextForked, Landing, MessageRange, Outcome, PauseReason, PreEncoded,
-    Snapshot, WorktreeMergeConflict,
+    Return, Snapshot, WorktreeMergeConflict,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
@@ -174,6 +175,15 @@ pub struct State {
     /// The contexts that were forked from it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub forks: BTreeMap<ContextId, ContextForked>,
+    /// The names contexts forked from it have had, those of returns that were left included.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub taken: BTreeSet<ContextId>,
+    /// How often the run has gone back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub returns: u32,
+    /// How it went back last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Box<Return>>,
     /// Its newest fan-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan_out: Option<FanOut>,
@@ -255,6 +265,9 @@ impl State {
             within: BTreeSet::new(),
             branch_end: None,
             forks: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            returns: 0,
+            returned: None,
             fan_out: None,
             conflicts: Vec::new(),
             merged_work: Snapshot::new(),

@@ -3,10 +3,10 @@
 use super::Uncounted;
 use crate::merging;
 use agents::agent::NoAgent;
-use git::record;
+use git::record::{self, NoCut};
 use git::workspace::{self, LockError};
 use os::process::SpawnError;
-use pleach_core::ids::{NodeId, RepoName, RepoPath, SessionId};
+use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
 use pleach_core::plan::diagnostic::Diagnostic;
 use pleach_core::state::IllegalEvent;
 
@@ -65,6 +65,37 @@ pub enum Error {
         session: SessionId,
         /// How it ended.
         phase: &'static str,
+    },
+    /// The run has ended at the point it was to go on from.
+    #[error("nothing follows there: run {run} had ended")]
+    NothingFollows {
+        /// The run.
+        run: RunId,
+    },
+    /// A replay cannot go on in its pipeline.
+    #[error("the pipeline does not fit: {why}")]
+    PipelineUnfit {
+        /// Why.
+        why: String,
+    },
+    /// The history has no such point.
+    #[error(transparent)]
+    NoCut(#[from] NoCut),
+    /// What a return goes back to is in no record before it.
+    #[error("record {to}, which the run goes back to, is not before that in its history")]
+    NoSuchPoint {
+        /// The record.
+        to: CommitId,
+    },
+    /// The code of a point is not in this clone.
+    #[error("the repository `{repo}` lacks commit {commit}, or files of it")]
+    CommitMissing {
+        /// The repository.
+        repo: RepoName,
+        /// The commit.
+        commit: CommitId,
+        /// What git says.
+        source: git::Error,
     },
     /// A repository of the session is not open.
     #[error("session {session} also works in the repository `{repo}`, which `workspace.repos` does not have")]

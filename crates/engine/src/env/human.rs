@@ -11,7 +11,7 @@ use agents::agent::BoxFuture;
 use git::FileStat;
 use os::process::Cancel;
 use pleach_core::event::PauseReason;
-use pleach_core::ids::{ContextId, NodeId, RepoPath, SessionId, TaskId};
+use pleach_core::ids::{ContextId, NodeId, RepoPath, RunId, SessionId, TaskId};
 use pleach_core::plan::label::choice;
 use pleach_core::plan::pipeline::{HandlerKind, Node, Pipeline, QuestionKind};
 use pleach_core::route::normalise_label;
@@ -109,7 +109,7 @@ impl Question {
 
     /// The gate as `--answer` names it: with its context, if it is in a branch.
     pub fn address(&self) -> String {
-        if self.context == ContextId::main() {
+        if self.context == self.context.run_root() {
             self.node.to_string()
         } else {
             format!("{}/{}", self.context, self.node)
@@ -118,7 +118,7 @@ impl Question {
 
     /// What is to be judged as `pleach diff` names it: the session, with the context if it is in a branch.
     pub fn place(&self, session: &SessionId) -> String {
-        if self.context == ContextId::main() { session.to_string() } else { format!("{session}/{}", self.context) }
+        RunId::of_context(session, &self.context).with_context(&self.context)
     }
 
     /// The same with its task in front, which tells the tasks apart that are worked at once.

@@ -1,4 +1,4 @@
-//! The locks of a session: one for the session, and one for each worktree.
+//! The locks of a run of a session: one for the run, and one for each of its worktrees.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Error;
 use git::workspace::{FIRST_SLOT, Lock, LockError, StopRequest, task_slot_lock};
 use git::{Repo, record};
-use pleach_core::ids::{BranchName, ContextId, SessionId};
+use pleach_core::ids::{BranchName, ContextId, RunId, SessionId};
 
 /// The locks held by a process that writes to a session.
 #[derive(Debug)]
@@ -19,22 +19,22 @@ pub(crate) struct Locks {
 
 impl Locks {
     /// Takes all locks, or reports the holder of one.
-    pub(crate) fn take(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
-        Self::take_with(repo, id, BTreeMap::new())
+    pub(crate) fn take(repo: &Repo, run: impl Into<RunId>) -> Result<Self, Error> {
+        Self::take_with(repo, &run.into(), BTreeMap::new())
     }
 
     /// Like [`Locks::take`], with the lock of the root's worktree already held because sessions share it.
     pub(crate) fn beside(repo: &Repo, id: &SessionId, worktree: Lock) -> Result<Self, Error> {
-        Self::take_with(repo, id, BTreeMap::from([(record::root(), worktree)]))
+        Self::take_with(repo, &id.into(), BTreeMap::from([(ContextId::main(), worktree)]))
     }
 
-    fn take_with(repo: &Repo, id: &SessionId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
-        let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
+    fn take_with(repo: &Repo, run: &RunId, mut worktrees: BTreeMap<ContextId, Lock>) -> Result<Self, Error> {
+        let session = Lock::take(repo.common_dir(), &lock_name(run), &format!("session {run}"))?;
         // Requests to the previous holder are obsolete.
-        StopRequest::forget(repo.common_dir(), &lock_name(id));
-        for context in contexts_of(repo, id)? {
+        StopRequest::forget(repo.common_dir(), &lock_name(run));
+        for context in contexts_of(repo, run)? {
             if let Entry::Vacant(free) = worktrees.entry(context) {
-                let lock = worktree_lock(repo, id, free.key())?;
+                let lock = worktree_lock(repo, &run.session, free.key())?;
                 free.insert(lock);
             }
         }
@@ -64,8 +64,8 @@ impl Locks {
 /// The user of a worktree.
 #[derive(Debug, Clone, Copy)]
 pub enum Copy<'a> {
-    /// A session in its own worktree.
-    OfSession(&'a SessionId),
+    /// A run of a session in its own worktree.
+    OfRun(&'a RunId),
     /// The tasks of a target, which share one worktree.
     OfTasks(&'a BranchName),
 }
@@ -75,8 +75,8 @@ pub enum Copy<'a> {
 pub fn wait_for_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
     let names = match copy {
         // A read error is reported when the session is opened next.
-        Copy::OfSession(id) => {
-            contexts_of(repo, id).unwrap_or_default().iter().map(|at| worktree_lock_name(id, at)).collect()
+        Copy::OfRun(run) => {
+            contexts_of(repo, run).unwrap_or_default().iter().map(|at| worktree_lock_name(&run.session, at)).collect()
         }
         Copy::OfTasks(target) => slot_locks(repo, target),
     };
@@ -98,14 +98,14 @@ fn slot_locks(repo: &Repo, target: &BranchName) -> Vec<String> {
     std::iter::once(first).chain(further).collect()
 }
 
-/// The contexts of a session. Its root exists even before the first record.
-fn contexts_of(repo: &Repo, id: &SessionId) -> Result<BTreeSet<ContextId>, git::Error> {
-    Ok(record::contexts(repo, id)?.into_iter().chain([record::root()]).collect())
+/// The contexts of a run. Its root exists even before the first record.
+fn contexts_of(repo: &Repo, run: &RunId) -> Result<BTreeSet<ContextId>, git::Error> {
+    Ok(record::run_contexts(repo, run)?.into_iter().chain([run.root.clone()]).collect())
 }
 
-/// The name of a session's lock.
-pub fn lock_name(id: &SessionId) -> String {
-    format!("session-{id}")
+/// The name of a run's lock.
+pub fn lock_name(run: impl Into<RunId>) -> String {
+    format!("session-{}", run.into()).replace('/', "-")
 }
 
 /// Takes the lock of a context's worktree, or reports its holder.

@@ -13,7 +13,7 @@ use super::locks::lock_name;
 use git::Repo;
 use git::workspace::StopRequest;
 use os::process::{Cancel, Canceller, Spawner};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::RunId;
 
 /// State shared by the sessions and trees of a process.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub struct Supervisor {
     pub state_dir: PathBuf,
     /// Today's spending by repository.
     pub(super) ledgers: Arc<Ledgers>,
-    /// The sessions this process runs.
-    sessions: Mutex<BTreeMap<SessionId, RegisteredSession>>,
+    /// The runs of sessions this process works on.
+    sessions: Mutex<BTreeMap<RunId, RegisteredSession>>,
     /// The last pushes of sessions that nobody has waited for yet.
     pushes: Mutex<Vec<oneshot::Receiver<()>>>,
     /// Nothing is left to do but the last pushes.
@@ -43,7 +43,7 @@ struct RegisteredSession {
 /// Registers a session as running in this process until dropped.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    id: SessionId,
+    run: RunId,
     supervisor: Weak<Supervisor>,
     /// Stops the session, or all of them.
     pub cancel: Cancel,
@@ -52,9 +52,9 @@ pub(crate) struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let Some(supervisor) = self.supervisor.upgrade() else { return };
-        let worked = supervisor.sessions().remove(&self.id);
+        let worked = supervisor.sessions().remove(&self.run);
         if let Some(worked) = worked {
-            StopRequest::forget(&worked.common_dir, &lock_name(&self.id));
+            StopRequest::forget(&worked.common_dir, &lock_name(&self.run));
         }
     }
 }
@@ -74,10 +74,10 @@ impl Supervisor {
 
     /// Grants requests of other processes about the sessions of this one, and returns the new ones. Called on the
     /// signal to look.
-    pub fn look(&self) -> Vec<(SessionId, StopRequest)> {
+    pub fn look(&self) -> Vec<(RunId, StopRequest)> {
         let mut new = Vec::new();
-        for (id, worked) in self.sessions().iter_mut() {
-            let Some(wish) = StopRequest::read(&worked.common_dir, &lock_name(id)) else { continue };
+        for (run, worked) in self.sessions().iter_mut() {
+            let Some(wish) = StopRequest::read(&worked.common_dir, &lock_name(run)) else { continue };
             if worked.granted.is_some_and(|granted| granted >= wish) {
                 continue;
             }
@@ -91,21 +91,21 @@ impl Supervisor {
                     worked.canceller.kill();
                 }
             }
-            new.push((id.clone(), wish));
+            new.push((run.clone(), wish));
         }
         new
     }
 
     /// Lets a session of this process finish what it does and pause.
-    pub(crate) fn stop(&self, id: &SessionId) {
-        if let Some(worked) = self.sessions().get(id) {
+    pub(crate) fn stop(&self, run: &RunId) {
+        if let Some(worked) = self.sessions().get(run) {
             worked.canceller.stop();
         }
     }
 
     /// Ends what a session of this process does, at once.
-    pub(crate) fn kill(&self, id: &SessionId) {
-        if let Some(worked) = self.sessions().get(id) {
+    pub(crate) fn kill(&self, run: &RunId) {
+        if let Some(worked) = self.sessions().get(run) {
             worked.canceller.cancel();
             worked.canceller.kill();
         }
@@ -131,16 +131,16 @@ impl Supervisor {
     }
 
     /// Registers a session of this process. It stops with `above`, or alone.
-    pub(crate) fn register(self: &Arc<Self>, repo: &Repo, id: &SessionId, above: &Cancel) -> Registered {
+    pub(crate) fn register(self: &Arc<Self>, repo: &Repo, run: &RunId, above: &Cancel) -> Registered {
         let common_dir = repo.common_dir().to_owned();
         let (canceller, cancel) = above.child();
-        self.sessions().insert(id.clone(), RegisteredSession { common_dir, canceller, granted: None });
+        self.sessions().insert(run.clone(), RegisteredSession { common_dir, canceller, granted: None });
         // A request may have arrived as soon as the lock was taken.
         self.look();
-        Registered { id: id.clone(), supervisor: Arc::downgrade(self), cancel }
+        Registered { run: run.clone(), supervisor: Arc::downgrade(self), cancel }
     }
 
-    fn sessions(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, RegisteredSession>> {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, RegisteredSession>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use git::workspace::{
 };
 use git::{ListedWorktree, Notes, Repo};
 use pleach_core::ids::{
-    BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SESSION_ID_LEN, SessionId, branch_of_key,
+    BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, RunId, SESSION_ID_LEN, SessionId, branch_of_key,
 };
 
 /// The directory of the worktrees tasks share, below the base of all worktrees.
@@ -314,7 +314,7 @@ fn is_used(repo: &Repo, owner: &WorktreeOwner) -> bool {
     let is_held = |name: &str| Lock::is_held(repo.common_dir(), name);
     match owner {
         WorktreeOwner::Session { session, context, .. } => {
-            is_held(&lock_name(session)) || is_held(&worktree_lock_name(session, context))
+            is_held(&lock_name(RunId::of_context(session, context))) || is_held(&worktree_lock_name(session, context))
         }
         // A run over a tree takes further slots when it needs them.
         WorktreeOwner::Tasks { target, slot } => {

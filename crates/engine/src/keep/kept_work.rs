@@ -8,7 +8,7 @@ use git::record::{SESSIONS, root_ref};
 use git::workspace::{self, KeepOwner};
 use git::{CheckDepth, CommitLimits, RefUpdate, Repo, TreeId, Writer};
 use os::confined_fs;
-use pleach_core::ids::{CommitId, RepoPath, SessionId};
+use pleach_core::ids::{CommitId, RepoPath, RunId, SessionId};
 
 /// The reason given in the commit of the kept work, if only a worktree was removed.
 pub(crate) const WORKTREE_REASON: &str = "the worktree was removed";
@@ -159,11 +159,14 @@ pub(crate) fn run_directory(root: &Path) -> PathBuf {
     root.with_file_name(RUN_DIR)
 }
 
-/// The refs of all records of a session with their tips, readable or not, `main` last.
-pub(crate) fn records(repo: &Repo, id: &SessionId) -> Result<RecordRefs, git::Error> {
-    let mut records = repo.refs().list_unpeeled(&format!("{SESSIONS}{id}/"))?;
-    let main = root_ref(id);
-    records.sort_by_key(|(name, _)| *name == main);
+/// The refs of all records of a run with their tips, readable or not, that of its root last.
+pub(crate) fn records(repo: &Repo, run: &RunId) -> Result<RecordRefs, git::Error> {
+    let prefix = format!("{SESSIONS}{}/", run.session);
+    let mut records = repo.refs().list_unpeeled(&prefix)?;
+    let context = |name: &str| name.strip_prefix(&prefix)?.parse().ok();
+    records.retain(|(name, _)| context(name).is_none_or(|context| run.has(&context)));
+    let root = root_ref(run);
+    records.sort_by_key(|(name, _)| *name == root);
     Ok(records)
 }
 

@@ -12,7 +12,7 @@ use git::Repo;
 use git::record::entries::is_conflict_of;
 use git::record::{self, EntryError, History, read_entry};
 use git::workspace::{self, KeepOwner, Lock, LockError, queue_lock, queue_slot_lock, target_lock, task_slot_lock};
-use pleach_core::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SessionId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, RunId, SessionId};
 
 /// Why a worktree is not removed.
 #[derive(Debug, thiserror::Error)]
@@ -206,7 +206,9 @@ enum HeldLocks {
 impl HeldLocks {
     fn take(repo: &Repo, owner: &WorktreeOwner) -> Result<Self, Error> {
         Ok(match owner {
-            WorktreeOwner::Session { session, .. } => Self::Session(Locks::take(repo, session)?),
+            WorktreeOwner::Session { session, context, .. } => {
+                Self::Session(Locks::take(repo, RunId::of_context(session, context))?)
+            }
             WorktreeOwner::Tasks { target, slot } => {
                 let what = format!("the worktrees of the tasks on `{target}`");
                 let take = |name: &str| Lock::take(repo.common_dir(), name, &what);
@@ -235,8 +237,8 @@ impl HeldLocks {
 
 /// Whether the record of a worktree's session is gone.
 fn is_forgotten(repo: &Repo, owner: &WorktreeOwner) -> Result<bool, git::Error> {
-    let WorktreeOwner::Session { session, .. } = owner else { return Ok(false) };
-    let root = record::root_ref(session);
+    let WorktreeOwner::Session { session, context, .. } = owner else { return Ok(false) };
+    let root = record::root_ref(RunId::of_context(session, context));
     Ok(!repo.refs().names(&root)?.contains(&root))
 }
 
@@ -280,7 +282,7 @@ fn decide(
     match (&worktree.owner, worktree.state) {
         (WorktreeOwner::Session { session, context, repo: in_repo }, WorktreeState::Idle) => {
             let record = places.record_of(repo, &worktree.owner);
-            let summary = Summary::newest(record, session)?;
+            let summary = Summary::newest(record, RunId::of_context(session, context))?;
             refuse_open(&summary)?;
             let in_repo = in_repo.as_ref().unwrap_or(summary.started.record_repo());
             let commit = recorded_work(record, &summary, context, in_repo)?.or(worktree.head);
@@ -350,7 +352,7 @@ fn recorded_work(
     context: &ContextId,
     name: &RepoName,
 ) -> Result<Option<CommitId>, Error> {
-    if *context == ContextId::main() {
+    if *context == summary.run.root {
         return Ok(summary.state.work.get(name).copied());
     }
     match History::newest_in(repo, &summary.session, context) {

@@ -9,7 +9,7 @@ use git::record::{StoredEntry, read_entry};
 use git::workspace::branch_ref;
 use git::{CommitSpec, Person, Repo};
 use pleach_core::clock;
-use pleach_core::ids::{BranchName, CommitId, EntryId, SessionId, TaskId};
+use pleach_core::ids::{BranchName, CommitId, EntryId, RunId, TaskId};
 use pleach_core::merge::Tier;
 use pleach_core::queue::{EntryState, QueueEntry};
 use pleach_core::redact::Redactor;
@@ -104,11 +104,11 @@ pub(crate) fn withdraw_for_mark(
 }
 
 /// Takes the entries of a session out of the queues, because its work is no longer wanted.
-pub fn withdraw_session(repo: &Repo, session: &SessionId, redactor: &Redactor) -> Result<Vec<QueueEntry>, QueueError> {
+pub fn withdraw_session(repo: &Repo, run: &RunId, redactor: &Redactor) -> Result<Vec<QueueEntry>, QueueError> {
     let mut withdrawn = Vec::new();
     for target in queue_targets(repo)? {
         let open = MergeQueue::read(repo, &target)?.open.into_iter();
-        for stored in open.filter(|stored| stored.entry.session.as_ref() == Some(session)) {
+        for stored in open.filter(|stored| stored.entry.run_of_session().as_ref() == Some(run)) {
             withdraw_entry(repo, &stored, redactor, "its session was removed")?;
             withdrawn.push(stored.entry);
         }
@@ -201,6 +201,7 @@ pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<Qu
             target: entry.target.clone(),
             task: entry.task.clone(),
             session: None,
+            run: None,
             title: format!("Undo {}", entry.name()),
             goal: None,
             tests: entry.tests.clone(),

@@ -8,7 +8,7 @@ use git::Repo;
 use git::record::{StoredEntry, read_entry};
 use git::workspace::{branch_ref, new_entry_id};
 use pleach_core::clock;
-use pleach_core::ids::{BranchName, CommitId, EntryId, RepoName, SessionId, TaskId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, SessionId, TaskId};
 use pleach_core::queue::{EntryMark, EntryState, EntryTest, QueueEntry};
 use pleach_core::redact::Redactor;
 
@@ -27,6 +27,8 @@ pub struct Submission {
     pub task: Option<TaskId>,
     /// The session that did it.
     pub session: Option<SessionId>,
+    /// The root of the run of it, unless it is the first.
+    pub run: Option<ContextId>,
     /// Its title.
     pub title: String,
     /// Its task's goal, without secrets.
@@ -72,6 +74,7 @@ impl Submission {
             target,
             task: None,
             session: None,
+            run: None,
             title,
             goal: None,
             tests: Vec::new(),
@@ -99,6 +102,7 @@ impl Submission {
             base: self.base,
             task: self.task,
             session: self.session,
+            run: self.run,
             title: self.title,
             goal: self.goal,
             tests: self.tests,

@@ -47,7 +47,7 @@ impl Resolvers {
     /// Stops agents whose result is not wanted.
     pub(super) fn stop(&mut self, supervisor: &Supervisor, is_wanted: impl Fn(&EntryId, &SessionId) -> bool) {
         for (_, session) in self.sessions.extract_if(.., |entry, session| !is_wanted(entry, session)) {
-            supervisor.kill(&session);
+            supervisor.kill(&session.into());
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::merging::conflicted_paths;
 use crate::session::JointFiles;
 use crate::session::resume::{self, RecordedSession};
 use git::Repo;
-use git::record::{Batch, ChainEnd, Recorder};
+use git::record::{Batch, Recorder};
 use git::workspace::{Lock, branch_ref, queue_lock};
 use pleach_core::clock;
 use pleach_core::config::UntestedFiles;
@@ -462,7 +462,7 @@ impl JointLanding {
         for event in &events {
             state.apply(event).map_err(crate::env::Error::from)?;
         }
-        let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
+        let end = history.end(&state);
         let redactor = self.engine.redactor.clone();
         let mut recorder = Recorder::resume(repo.clone(), self.session.clone(), history.context, redactor, end);
         let batch = Batch { summary: summary.to_owned(), events, ..Batch::default() };

@@ -6,7 +6,7 @@ use super::names::{RemoteNames, holds_records};
 use git::Repo;
 use git::remote::{self, PushRef, PushReport, RefPush, RemoteError, RemoteUrl};
 use os::process::Cancel;
-use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, RepoName, RunId};
 use pleach_core::text::shell_word;
 
 /// What is to be pushed.
@@ -14,7 +14,7 @@ pub(super) struct PushAttempt {
     pub repo_name: RepoName,
     pub repo: Repo,
     pub remote: RemoteUrl,
-    pub session: SessionId,
+    pub run: RunId,
     /// The refs, by their names here.
     pub refs: BTreeMap<String, CommitId>,
     /// What the remote calls them.
@@ -68,7 +68,7 @@ impl PushAttempt {
         let mut given = self.refs.clone();
         let mut refused = None;
         loop {
-            let named = names.named(&self.session, &given);
+            let named = names.named(&self.run, &given);
             if named.is_empty() {
                 return self.ended(names, named, PushVerdict::Done, false);
             }
@@ -99,8 +99,12 @@ impl PushAttempt {
     /// Whether another machine has continued the session. A remote that cannot be asked says nothing.
     fn is_overtaken(&self, cancel: &Cancel) -> bool {
         let Some(RecordsRemote { repo, remote }) = &self.asked else { return false };
-        let records = remote::remote_records(repo, remote, &self.session, cancel);
-        records.is_ok_and(|records| remote::is_known(repo, &self.session, &records).is_ok_and(|known| !known))
+        let records = remote::remote_records(repo, remote, &self.run.session, cancel);
+        records.is_ok_and(|mut records| {
+            // A replay elsewhere stands in nobody's way.
+            records.retain(|context, _| self.run.has(context));
+            remote::is_known(repo, &self.run.session, &records).is_ok_and(|known| !known)
+        })
     }
 
     /// Branches that the remote has with other commits get another name, or are left out if it has their own commits as
@@ -112,8 +116,8 @@ impl PushAttempt {
         given: &mut BTreeMap<String, CommitId>,
         report: &PushReport,
     ) -> bool {
-        let taken = names.taken(&self.session, &self.refs, report);
-        if taken.iter().any(|(here, _)| holds_records(&self.session, here)) {
+        let taken = names.taken(&self.run, &self.refs, report);
+        if taken.iter().any(|(here, _)| holds_records(&self.run, here)) {
             return false;
         }
         let mut has_changed = false;
@@ -126,7 +130,7 @@ impl PushAttempt {
 
     fn refuses_records(&self, report: &PushReport) -> bool {
         let is_refused = |result: &RefPush| matches!(result, RefPush::Refused { .. });
-        report.refs.iter().any(|pushed| holds_records(&self.session, &pushed.name) && is_refused(&pushed.result))
+        report.refs.iter().any(|pushed| holds_records(&self.run, &pushed.name) && is_refused(&pushed.result))
     }
 
     fn verdict(&self, pushed: Result<PushReport, RemoteError>) -> PushVerdict {
@@ -141,7 +145,7 @@ impl PushAttempt {
             }
         };
         let mut others = report.refs.iter().filter(|pushed| pushed.result == RefPush::NonFastForward);
-        if others.clone().any(|pushed| holds_records(&self.session, &pushed.name)) {
+        if others.clone().any(|pushed| holds_records(&self.run, &pushed.name)) {
             return PushVerdict::Elsewhere;
         }
         let advice = match others.next() {

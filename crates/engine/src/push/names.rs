@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use git::record::SESSIONS;
 use git::remote::{PushRef, PushReport, RefPush};
 use git::workspace::names_beside;
-use pleach_core::ids::{CommitId, ContextId, SessionId};
+use pleach_core::ids::{CommitId, ContextId, RunId};
 
 /// The prefix of branches that hold records where a remote refuses their refs.
 const RECORD_BRANCHES: &str = "refs/heads/pleach/records/";
@@ -21,13 +21,13 @@ pub(super) struct RemoteNames {
 
 impl RemoteNames {
     /// Refs as the remote names them.
-    pub fn named(&self, session: &SessionId, refs: &BTreeMap<String, CommitId>) -> Vec<PushRef> {
-        refs.iter().map(|(here, commit)| PushRef { name: self.of(session, here), commit: *commit }).collect()
+    pub fn named(&self, run: &RunId, refs: &BTreeMap<String, CommitId>) -> Vec<PushRef> {
+        refs.iter().map(|(here, commit)| PushRef { name: self.of(run, here), commit: *commit }).collect()
     }
 
     /// The name of a ref.
-    pub fn of(&self, session: &SessionId, here: &str) -> String {
-        let as_branch = record_branch(session, here).filter(|_| self.as_branches);
+    pub fn of(&self, run: &RunId, here: &str) -> String {
+        let as_branch = record_branch(run, here).filter(|_| self.as_branches);
         as_branch.or_else(|| self.beside.get(here).cloned()).unwrap_or_else(|| here.to_owned())
     }
 
@@ -44,28 +44,32 @@ impl RemoteNames {
     /// The refs here whose names hold other commits at the remote.
     pub fn taken<'r>(
         &self,
-        session: &SessionId,
+        run: &RunId,
         refs: &'r BTreeMap<String, CommitId>,
         report: &PushReport,
     ) -> Vec<(&'r String, CommitId)> {
         let is_taken = |name: &str| {
             report.refs.iter().any(|pushed| pushed.name == name && pushed.result == RefPush::NonFastForward)
         };
-        let taken = refs.iter().filter(|(here, _)| is_taken(&self.of(session, here)));
+        let taken = refs.iter().filter(|(here, _)| is_taken(&self.of(run, here)));
         taken.map(|(here, commit)| (here, *commit)).collect()
     }
 }
 
 /// The branch that holds a chain of records where a remote refuses its ref. None for other refs.
-fn record_branch(session: &SessionId, name: &str) -> Option<String> {
+fn record_branch(run: &RunId, name: &str) -> Option<String> {
+    let session = &run.session;
     let context: ContextId =
         name.strip_prefix(SESSIONS)?.strip_prefix(session.as_str())?.strip_prefix('/')?.parse().ok()?;
     Some(format!("{RECORD_BRANCHES}{session}--{context}"))
 }
 
-/// Whether a ref of a remote holds records of a session.
-pub(super) fn holds_records(session: &SessionId, name: &str) -> bool {
-    name.starts_with(&format!("{SESSIONS}{session}/")) || name.starts_with(&format!("{RECORD_BRANCHES}{session}--"))
+/// Whether a ref of a remote holds records of a run.
+pub(super) fn holds_records(run: &RunId, name: &str) -> bool {
+    let session = &run.session;
+    let own = name.strip_prefix(&format!("{SESSIONS}{session}/"));
+    let context = own.or_else(|| name.strip_prefix(&format!("{RECORD_BRANCHES}{session}--")));
+    context.and_then(|context| context.parse().ok()).is_some_and(|context| run.has(&context))
 }
 
 #[cfg(test)]
@@ -76,7 +80,7 @@ mod tests {
     const BRANCH: &str = "refs/heads/pleach/p/abcdefgh";
     const RECORD: &str = "refs/pleach/sessions/abcdefgh/main";
 
-    fn refs() -> (SessionId, BTreeMap<String, CommitId>) {
+    fn refs() -> (RunId, BTreeMap<String, CommitId>) {
         let refs = [BRANCH, RECORD].map(|name| (name.to_owned(), CommitId::from_bytes([1; 20])));
         ("abcdefgh".parse().expect("an id"), refs.into())
     }

@@ -14,12 +14,11 @@ use super::backlog::Transition;
 use super::remote_queue::{PushSource, RemoteQueue, remotes};
 use super::schedule::PushOccasion;
 use crate::env::Engine;
-use git::record;
 use git::workspace::{FailedPush, PushState};
 use os::process::{Cancel, Canceller};
 use pleach_core::clock;
 use pleach_core::event::{BranchPushed, Event, PushFailed, Warning, WarningCode};
-use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, RepoName, RunId};
 use pleach_core::text::shell_word;
 
 /// Notes what is to be pushed. Without anything to push it does nothing.
@@ -61,7 +60,7 @@ impl PushQueue {
         let (canceller, cancel) = source.cancel.child();
         let owner = PushOwner {
             engine: Arc::clone(engine),
-            session: source.session.clone(),
+            run: source.run.clone(),
             common_dir: source.repos.record().common_dir().to_owned(),
             record: source.repos.record_name().clone(),
             claims: Vec::new(),
@@ -130,7 +129,7 @@ impl PushQueue {
 /// Owns the pushes of a session.
 struct PushOwner {
     engine: Arc<Engine>,
-    session: SessionId,
+    run: RunId,
     /// Where it is kept what the remotes have.
     common_dir: PathBuf,
     /// The repository that holds the records.
@@ -262,7 +261,7 @@ impl PushOwner {
         if due > now {
             return Some(due);
         }
-        let attempt = queue.attempt(name, &self.session, asked);
+        let attempt = queue.attempt(name, &self.run, asked);
         queue.schedule.started(now);
         queue.in_flight = true;
         let cancel = self.cancel.clone();
@@ -352,7 +351,7 @@ impl PushOwner {
             let text = format!(
                 "{remote} refuses refs below refs/pleach/, so the records of this session are branches there: \
                  pleach/records/{}--CONTEXT",
-                self.session
+                self.run
             );
             self.warn(WarningCode::RecordsAsBranches.with(text));
         }
@@ -375,11 +374,11 @@ impl PushOwner {
         let remote = records.remote.to_string();
         let why = format!(
             "{remote} has records of session {} that are not from here: another machine has continued it",
-            self.session
+            self.run
         );
         records.failed = Some(FailedPush { at: clock::now(), why, refs: records.schedule.pending() });
         let _ = self.elsewhere.set(remote);
-        self.engine.supervisor.stop(&self.session);
+        self.engine.supervisor.stop(&self.run);
     }
 
     fn failed(&mut self, result: PushResult) {
@@ -407,7 +406,7 @@ impl PushOwner {
         // Before a session is run nobody hears it.
         queue.warned = Some(text.clone()).filter(|_| self.engine.events.is_followed());
         if retry.is_none() {
-            text = format!("{text}; `pleach push {}` makes up for it", self.session);
+            text = format!("{text}; `pleach push {}` makes up for it", self.run);
         }
         if is_new {
             self.tell(WarningCode::PushFailed.with(text));
@@ -429,7 +428,7 @@ impl PushOwner {
         }
         let failure = |(name, queue): (&RepoName, &RemoteQueue)| {
             let (refs, names) = (queue.schedule.pending(), queue.schedule.names.clone());
-            let named = names.named(&self.session, &refs);
+            let named = names.named(&self.run, &refs);
             let verdict = PushVerdict::Failed { why: "it was given up".into(), advice: String::new(), is_silent: true };
             PushResult { repo_name: name.clone(), refs, names, named, verdict, tried_branches: false }
         };
@@ -443,7 +442,7 @@ impl PushOwner {
     }
 
     fn tell(&self, event: impl Into<Event>) {
-        self.engine.tell_under_way(&self.session, &record::root(), event);
+        self.engine.tell_under_way(&self.run.session, &self.run.root, event);
     }
 
     /// Keeps what the remotes have.
@@ -452,7 +451,7 @@ impl PushOwner {
         let remote_state = |(name, queue): (&RepoName, &RemoteQueue)| (name.clone(), queue.state(waits_for(name)));
         let repos = self.remotes.iter().map(remote_state).collect();
         // It is a help alone: the remote knows what it has.
-        let _ = PushState { repos }.write(&self.common_dir, &self.session);
+        let _ = PushState { repos }.write(&self.common_dir, &self.run);
     }
 }
 

@@ -12,12 +12,12 @@ use git::remote::{RemoteUrl, default_push_url, fetched_branches};
 use git::workspace::{FailedPush, PushState, RemoteState, own_name};
 use os::process::Cancel;
 use pleach_core::event::{Warning, WarningCode};
-use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, RepoName, RunId};
 
 /// What is pushed.
 #[derive(Debug)]
 pub(crate) struct PushSource<'a> {
-    pub session: &'a SessionId,
+    pub run: &'a RunId,
     /// The repositories of the session.
     pub repos: &'a SessionRepos,
     /// Stops the session.
@@ -60,12 +60,12 @@ impl RemoteQueue {
     }
 
     /// A push of what is due.
-    pub fn attempt(&self, name: &RepoName, session: &SessionId, asked: Option<RecordsRemote>) -> PushAttempt {
+    pub fn attempt(&self, name: &RepoName, run: &RunId, asked: Option<RecordsRemote>) -> PushAttempt {
         PushAttempt {
             repo_name: name.clone(),
             repo: self.repo.clone(),
             remote: self.remote.clone(),
-            session: session.clone(),
+            run: run.clone(),
             refs: self.schedule.pending(),
             names: self.schedule.names.clone(),
             known: self.schedule.known.clone(),
@@ -90,7 +90,7 @@ impl RemoteQueue {
 /// The remotes of a session's repositories that something is pushed to.
 pub(super) fn remotes(engine: &Engine, source: &PushSource<'_>) -> (BTreeMap<RepoName, RemoteQueue>, Vec<Warning>) {
     let settings = &engine.push;
-    let mut known = PushState::read(source.repos.record().common_dir(), source.session);
+    let mut known = PushState::read(source.repos.record().common_dir(), source.run);
     let (mut found, mut warnings) = (BTreeMap::new(), Vec::new());
     for (name, repo) in source.repos.iter() {
         let policies = settings.policies(name, name == source.repos.record_name());

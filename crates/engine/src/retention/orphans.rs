@@ -144,7 +144,7 @@ fn has_only_run_files(path: &Path) -> bool {
 }
 
 fn session_of_lock(name: &str) -> Option<SessionId> {
-    let of_session = name.strip_prefix("session-");
+    let of_session = name.strip_prefix("session-").and_then(|rest| rest.split('-').next());
     let of_worktree = || Some(name.strip_prefix("worktree-")?.split_once('-')?.0);
     of_session.or_else(of_worktree)?.parse().ok()
 }
@@ -157,6 +157,7 @@ mod tests {
     fn locks_tell_their_session() {
         let session = |name| session_of_lock(name).map(|session| session.to_string());
         assert_eq!(session("session-abcdefgh").as_deref(), Some("abcdefgh"));
+        assert_eq!(session("session-abcdefgh-r1").as_deref(), Some("abcdefgh"));
         assert_eq!(session("worktree-abcdefgh-main").as_deref(), Some("abcdefgh"));
         for other in ["target-main", "worktree-tasks-main", "session-", "session-UPPER", "abcdefgh"] {
             assert_eq!(session(other), None, "{other}");

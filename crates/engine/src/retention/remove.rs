@@ -15,12 +15,12 @@ use crate::keep::{
     KeptWork, Obstacle, RecordRefs, RemoveError, delete, records, remove_directory, remove_run_directory,
     run_directory, uncommitted,
 };
-use crate::view::session_worktrees;
+use crate::view::run_worktrees;
 use git::Repo;
 use git::record::check_chain;
-use git::workspace::{KEEP, PushState, Scratch, agent_home, branch_ref};
+use git::workspace::{KEEP, PushState, Scratch, agent_home, branch_ref, context_of_branch};
 use pleach_core::event::TaskOf;
-use pleach_core::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, RepoName, RepoPath, RunId, SessionId};
 
 /// The reason given in the commit of the kept work.
 const REASON: &str = "the session was removed";
@@ -71,8 +71,8 @@ pub enum RemovalStep {
 /// A prepared removal. While it exists, no process can work on the session.
 #[derive(Debug)]
 pub struct Removal {
-    /// The session.
-    pub session: SessionId,
+    /// The run.
+    pub run: RunId,
     /// A tree run would resume it: it works on a task and was not cancelled.
     pub goes_on: Option<TaskOf>,
     /// Why it should not be removed.
@@ -80,7 +80,8 @@ pub struct Removal {
     /// The repository that holds the record.
     repo: Repo,
     parts: Vec<RepoRemoval>,
-    home: Option<PathBuf>,
+    /// The homes of its agents.
+    homes: Vec<PathBuf>,
     /// The refs of the records with their tips, `main` last.
     records: RecordRefs,
     locks: Locks,
@@ -107,36 +108,36 @@ pub type RepoStep = (Option<RepoName>, RemovalStep);
 /// the user's checkout, used if the record does not say which were copied.
 pub fn prepare_removal(
     repos: &SessionRepos,
-    id: &SessionId,
+    run: &RunId,
     state_dir: &Path,
     copied_in: &[RepoPath],
 ) -> Result<Removal, RemoveError> {
     let repo = repos.record();
-    let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
-        let records = records(repo, id)?;
-        let known = KnownWork::of(repo, id, &records, copied_in)?;
+    let (locks, (records, known)) = Locks::take(repo, run)?.with(|| {
+        let records = records(repo, run)?;
+        let known = KnownWork::of(repo, run, &records, copied_in)?;
         Ok((records, known))
     })?;
     let mut obstacles = Vec::new();
     obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
     obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
-    let others = KnownWork::elsewhere(repo, repos, id, copied_in)?;
+    let others = KnownWork::elsewhere(repo, repos, run, copied_in)?;
     let name = (!others.is_empty()).then(|| repos.record_name().clone());
     let goes_on = known.goes_on.clone();
-    let mut parts = vec![RepoRemoval::prepare(name, repo, id, &known, &records, &mut obstacles)?];
+    let mut parts = vec![RepoRemoval::prepare(name, repo, run, &known, &records, &mut obstacles)?];
     for (name, known) in others {
         match repos.get(&name) {
-            Some(repo) => parts.push(RepoRemoval::prepare(Some(name), repo, id, &known, &Vec::new(), &mut obstacles)?),
+            Some(repo) => parts.push(RepoRemoval::prepare(Some(name), repo, run, &known, &Vec::new(), &mut obstacles)?),
             None => obstacles.push(Obstacle::RepoMissing { repo: name }),
         }
     }
     Ok(Removal {
-        session: id.clone(),
+        run: run.clone(),
         goes_on,
         obstacles,
         repo: repo.clone(),
         parts,
-        home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
+        homes: homes(&agent_home(state_dir, repo.common_dir(), &run.session), run),
         records,
         locks,
         state_dir: state_dir.to_owned(),
@@ -147,15 +148,15 @@ impl RepoRemoval {
     fn prepare(
         name: Option<RepoName>,
         repo: &Repo,
-        id: &SessionId,
+        run: &RunId,
         known: &KnownWork,
         records: &RecordRefs,
         obstacles: &mut Vec<Obstacle>,
     ) -> Result<Self, RemoveError> {
         let (branch, mut unmerged) = branch_state(repo, known, obstacles)?;
-        let (parallel, mut keeps) = parallel_branches(repo, known, obstacles)?;
+        let (parallel, mut keeps) = parallel_branches(repo, run, known, obstacles)?;
         let mut worktrees = Vec::new();
-        for listed in session_worktrees(repo, id)? {
+        for listed in run_worktrees(repo, run)? {
             if let Some(why) = listed.locked {
                 return Err(RemoveError::WorktreeLocked { path: listed.path, why });
             }
@@ -237,8 +238,8 @@ type StepWatch<'a> = &'a mut dyn FnMut(&RepoStep);
 impl Removal {
     /// The steps [`Removal::execute`] would take.
     pub fn steps(&self) -> Vec<RepoStep> {
-        let home = self.home.iter().map(|path| (None, RemovalStep::RemoveHome { path: path.clone() }));
-        let keeps = self.parts.iter().flat_map(|part| part.keep_steps(&self.session));
+        let home = self.homes.iter().map(|path| (None, RemovalStep::RemoveHome { path: path.clone() }));
+        let keeps = self.parts.iter().flat_map(|part| part.keep_steps(&self.run.session));
         let worktrees = self.parts.iter().flat_map(RepoRemoval::worktree_steps);
         let branches = self.parts.iter().flat_map(RepoRemoval::branch_steps);
         keeps.chain(worktrees).chain(home).chain(branches).chain([(None, self.record_step())]).collect()
@@ -266,21 +267,23 @@ impl Removal {
     pub fn execute(mut self, done: &mut dyn FnMut(&RepoStep)) -> Result<(), RemoveError> {
         let record = self.record_step();
         for part in &mut self.parts {
-            part.keep(&self.session, done)?;
+            part.keep(&self.run.session, done)?;
         }
         for part in &mut self.parts {
             part.remove_worktrees(done)?;
         }
         // A killed run could not remove its temporary files.
         Scratch::clear_up(&self.state_dir);
-        if let Some(path) = self.home {
+        for path in self.homes {
             remove_directory(&path)?;
+            // That of the session goes with the last of its contexts.
+            let _ = path.parent().map(std::fs::remove_dir);
             done(&(None, RemovalStep::RemoveHome { path }));
         }
         for part in self.parts {
             part.remove_branches(done)?;
         }
-        PushState::forget(self.repo.common_dir(), &self.session)?;
+        PushState::forget(self.repo.common_dir(), &self.run)?;
         delete(&self.repo, self.records)?;
         done(&(None, record));
         self.locks.remove().map_err(Error::from)?;
@@ -297,6 +300,15 @@ impl KeptWork {
     fn step(&self, reference: String) -> RemovalStep {
         RemovalStep::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
     }
+}
+
+/// The homes of the agents of a run, below that of its session: with the first run the whole, once it is the only one.
+fn homes(of_session: &Path, run: &RunId) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(of_session).into_iter().flatten().flatten().map(|entry| entry.path());
+    let context = |path: &Path| path.file_name()?.to_str()?.parse::<ContextId>().ok();
+    let (own, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        entries.partition(|path| context(path).is_none_or(|context| run.has(&context)));
+    if others.is_empty() && of_session.exists() { vec![of_session.to_owned()] } else { own }
 }
 
 /// The session branch, its tip, and whether it is the session's own, which it is if the tip is in the session's
@@ -344,9 +356,10 @@ fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::
     Ok(found.and_then(|(_, at)| at))
 }
 
-/// The branches of a session's parallel contexts. Commits that are on no other branch are kept.
+/// The branches of a run's parallel contexts. Commits that are on no other branch are kept.
 fn parallel_branches(
     repo: &Repo,
+    run: &RunId,
     known: &KnownWork,
     obstacles: &mut Vec<Obstacle>,
 ) -> Result<(Vec<BranchState>, Vec<KeptWork>), RemoveError> {
@@ -354,6 +367,9 @@ fn parallel_branches(
     let Some(beginning) = &known.parallel else { return Ok((branches, keeps)) };
     for (name, at) in repo.refs().list(&format!("refs/heads/{beginning}"))? {
         let Some(Ok(branch)) = name.strip_prefix("refs/heads/").map(BranchName::new) else { continue };
+        if context_of_branch(&branch).is_none_or(|(_, context)| !run.has(&context) || context == run.root) {
+            continue;
+        }
         refuse_checked_out(repo, &branch)?;
         let mut is_joined = false;
         for into in known.work.iter().chain(&known.joins) {

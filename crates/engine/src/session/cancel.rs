@@ -9,11 +9,11 @@ use super::resume::{RecordedSession, find, read};
 use super::task::TaskSlot;
 use crate::env::{Error, Locks, lock_name};
 use git::Repo;
-use git::record::{Batch, ChainEnd, History, Recorder};
+use git::record::{Batch, History, Recorder};
 use git::workspace::{Lock, LockError, LockHolder, StopRequest};
 use pleach_core::clock;
 use pleach_core::event::{Event, PipelineCancelled, Recorded};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::{RunId, SessionId};
 use pleach_core::redact::Redactor;
 
 /// How often to retry a lock that is about to be released.
@@ -35,7 +35,7 @@ pub const LOOK: i32 = Signal::USR1.as_raw();
 pub fn cancel_session(
     repo: &Repo,
     redactor: &Redactor,
-    id: &SessionId,
+    id: &RunId,
     grace: Duration,
     asked: &mut dyn FnMut(&LockHolder),
 ) -> Result<Recorded, Error> {
@@ -88,28 +88,28 @@ pub(crate) fn abandon_session(
         None => Locks::take(repo, id)?,
     };
     let (_locks, found) = locks.with(|| read(repo, id))?;
-    record(repo, redactor, id, found).map(drop)
+    record(repo, redactor, found).map(drop)
 }
 
 /// Records a session that no process works on as cancelled.
-fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, Error> {
+fn cancel(repo: &Repo, redactor: &Redactor, id: &RunId) -> Result<Recorded, Error> {
     let (_locks, found) = Locks::take(repo, id)?.with(|| find(repo, id))?;
-    record(repo, redactor, id, found)
+    record(repo, redactor, found)
 }
 
-fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: RecordedSession) -> Result<Recorded, Error> {
+fn record(repo: &Repo, redactor: &Redactor, found: RecordedSession) -> Result<Recorded, Error> {
     let RecordedSession { history, mut state, .. } = found;
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;
-    let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
-    let mut recorder = Recorder::resume(repo.clone(), id.clone(), history.context, redactor.clone(), end);
+    let end = history.end(&state);
+    let mut recorder = Recorder::resume(repo.clone(), history.session.clone(), history.context, redactor.clone(), end);
     let batch = Batch { summary: "cancel".into(), events: vec![cancelled.clone()], ..Batch::default() };
     recorder.append(repo.writer(), &batch)?;
     Ok(cancelled)
 }
 
 /// The end recorded by the process that was asked to cancel, unless the session ended another way meanwhile.
-fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> {
+fn recorded_end(repo: &Repo, id: &RunId) -> Result<Option<Recorded>, Error> {
     let history = History::newest(repo, id)?;
     let last = history.events().last().cloned();
     Ok(last.filter(|last| matches!(last.event, Event::PipelineCancelled(_))))

@@ -58,7 +58,7 @@ pub(super) fn begin(context: &mut Context, node: &Node, visit: &Visit, continues
         }
     };
     let forks = forks(context, &parallel)?;
-    let locks = forks.iter().map(|fork| worktree_lock(&context.repo, &context.plan.id, &fork.context));
+    let locks = forks.iter().map(|fork| worktree_lock(&context.repo, &context.plan.run.session, &fork.context));
     let locks = locks.collect::<Result<Vec<_>, _>>()?;
     let at = clock::now();
     let batch = Batch {
@@ -115,6 +115,7 @@ fn forks(context: &Context, parallel: &ParallelStarted) -> Result<Vec<ContextFor
             base: context.state.work.clone(),
             branches,
             join: Some(parallel.join.clone()),
+            replayed: None,
             extra: Default::default(),
         })
     };
@@ -124,7 +125,7 @@ fn forks(context: &Context, parallel: &ParallelStarted) -> Result<Vec<ContextFor
 /// The branches of a context beside those of its session.
 fn branches_beside(parent: &Context, context: &ContextId) -> Result<BTreeMap<RepoName, BranchName>, Error> {
     let beside = |(repo, branch): (&RepoName, &BranchName)| {
-        let beginning = parallel_branches(&parent.plan.started, &parent.plan.id, branch);
+        let beginning = parallel_branches(&parent.plan.started, &parent.plan.run.session, branch);
         let branch = BranchName::new(format!("{beginning}{context}"));
         Ok((repo.clone(), branch.map_err(|error| Error::Name(error.to_string()))?))
     };
@@ -222,7 +223,7 @@ pub(super) fn end(
     }
     recording::flush(context)?;
     let assignment = Assignment {
-        session: context.plan.id.clone(),
+        session: context.plan.run.session.clone(),
         context: context.id.clone(),
         record: begin_node::newest_record(context),
         visit: visit.clone(),
@@ -254,7 +255,8 @@ pub(super) fn clean_up(context: &mut Context) -> Result<(), Error> {
             recording::flush(context)?;
             let (handle, copied_in) = (context.plan.repos.get(repo), context.engine.worktrees.never_commit());
             let (Some(handle), work) = (handle, work.get(repo).copied()) else { continue };
-            if let Err(error) = keep::remove_branch_worktree(handle, &context.plan.id, work, &copied_in, &path) {
+            if let Err(error) = keep::remove_branch_worktree(handle, &context.plan.run.session, work, &copied_in, &path)
+            {
                 let text = format!("cannot remove worktree `{}`: {error}", path.display());
                 context.warnings.push(WarningCode::WorktreeStays.with(text));
             }
@@ -275,7 +277,7 @@ fn closed_branches(context: &Context, fan_out: &FanOut) -> Result<Vec<(ContextId
             found.push((branch.context, ended.work));
             continue;
         }
-        let history = match History::newest_in(&context.repo, &context.plan.id, &branch.context) {
+        let history = match History::newest_in(&context.repo, &context.plan.run.session, &branch.context) {
             Ok(history) => history,
             // It was forked and never started.
             Err(record::Error::Missing { .. }) => continue,

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Session;
 use super::context::{Context, OpenedContext};
+use super::{Session, going_back};
 use crate::env::{Error, worktree_lock};
 use crate::push::RefNote;
-use crate::view::recorded_state;
-use git::record::{self, Batch, ChainEnd, History, Recorder};
+use crate::view::{folded, recorded_state};
+use git::record::{self, Batch, History, Recorder};
 use git::workspace::Lock;
-use pleach_core::event::{ContextForked, Event, Recorded};
+use pleach_core::clock;
+use pleach_core::event::{ContextForked, Event, ForkKind, Recorded};
 use pleach_core::ids::{CommitId, ContextId};
 use pleach_core::state::{FanOut, State};
 
@@ -36,11 +37,16 @@ pub(super) fn open_forks(session: &mut Session, mut locks: BTreeMap<ContextId, L
             }
             let lock = match locks.remove(&id) {
                 Some(lock) => lock,
-                None => worktree_lock(&session.repo, &session.plan.id, &id)?,
+                None => worktree_lock(&session.repo, &session.plan.run.session, &id)?,
             };
-            let child = open_fork(session, &parent, fork, lock)?;
+            let mut child = open_fork(session, &parent, fork, lock)?;
+            follow_back(session, &state, &mut child)?;
             session.add(child);
             parents.push(id);
+        }
+        // What a return has left has been paid for.
+        for left in state.taken.iter().filter(|context| !state.forks.contains_key(*context)) {
+            close_fork(session, left)?;
         }
     }
     Ok(())
@@ -55,10 +61,12 @@ fn is_open(fan_out: Option<&FanOut>, context: &ContextId) -> bool {
 fn close_fork(session: &mut Session, context: &ContextId) -> Result<(), Error> {
     let mut closed = vec![context.clone()];
     while let Some(context) = closed.pop() {
-        match History::newest_in(&session.repo, &session.plan.id, &context) {
+        match History::newest_in(&session.repo, &session.plan.run.session, &context) {
             Ok(history) => {
                 let state = recorded_state(&history, &session.plan.pipeline)?;
                 session.count_closed(context, &state);
+                let left = state.taken.into_iter().filter(|context| !state.forks.contains_key(context));
+                closed.extend(left.collect::<Vec<_>>());
                 closed.extend(state.forks.into_keys());
             }
             // It was forked and never started.
@@ -70,13 +78,14 @@ fn close_fork(session: &mut Session, context: &ContextId) -> Result<(), Error> {
 }
 
 fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: Lock) -> Result<Context, Error> {
-    match History::newest_in(&session.repo, &session.plan.id, &fork.context) {
+    match History::newest_in(&session.repo, &session.plan.run.session, &fork.context) {
         Ok(history) => {
             let state = recorded_state(&history, &session.plan.pipeline)?;
             session.plan.push.note(session.plan.work_in_others(&state));
-            let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
+            let end = history.end(&state);
             let (repo, redactor) = (session.repo.clone(), session.engine.redactor.clone());
-            let recorder = Recorder::resume(repo, session.plan.id.clone(), fork.context.clone(), redactor, end);
+            let recorder =
+                Recorder::resume(repo, session.plan.run.session.clone(), fork.context.clone(), redactor, end);
             let task = session.plan.started.task.as_ref().map(|task| task.id.clone());
             let events = history.events().count();
             Ok(session.new_context(OpenedContext {
@@ -89,8 +98,9 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
                 written: Vec::new(),
             }))
         }
+        Err(record::Error::Missing { .. }) if fork.kind == ForkKind::Replay => begin_replay(session, fork, lock),
         Err(record::Error::Missing { .. }) => {
-            let history = History::all_in(&session.repo, &session.plan.id, parent)?;
+            let history = History::all_in(&session.repo, &session.plan.run.session, parent)?;
             let origin = origin(session, &history, fork)?;
             begin_fork(session.context(parent), origin, lock)
         }
@@ -98,20 +108,63 @@ fn open_fork(session: &Session, parent: &ContextId, fork: &ContextForked, lock: 
     }
 }
 
+/// A branch goes back with the context it is forked from. A crash may have kept it from doing so.
+fn follow_back(session: &Session, parent: &State, branch: &mut Context) -> Result<(), Error> {
+    let Some(back) = going_back::following(parent, &branch.state) else { return Ok(()) };
+    let history = History::up_to(&session.repo, &session.plan.run.session, &branch.id, back.to)?;
+    let then = recorded_state(&history, &session.plan.pipeline)?;
+    let now = Arc::clone(&branch.state);
+    let (state, event) = going_back::append(&session.plan.repos, &mut branch.recorder, back, &now, then)?;
+    branch.returned(state, event);
+    session.plan.push.note(session.plan.work_in_others(&branch.state));
+    Ok(())
+}
+
 /// The origin of a context whose own chain was never written.
 fn origin(session: &Session, history: &History, fork: &ContextForked) -> Result<ForkOrigin, Error> {
-    let mut state = State::new(session.plan.start_node.clone());
-    for record in &history.records {
-        for event in &record.events {
-            state.apply(event)?;
-        }
-        let fork_event = record.events.iter().find(|recorded| recorded.event == Event::from(fork.clone()));
-        if let Some(fork_event) = fork_event.filter(|_| record.context == fork.from) {
-            return Ok(ForkOrigin { record: record.commit, fork_event: fork_event.clone(), state });
+    let mut events = 0;
+    for record in history.records.iter() {
+        events += record.events.len();
+        let Some(first) = record.events.first().filter(|_| record.context == fork.from) else { continue };
+        let told = record.events.iter().find(|recorded| recorded.event == Event::from(fork.clone()));
+        // Of the branches that had not begun when a replay did, only its state knows.
+        let is_inherited = matches!(&first.event, Event::ContextForked(own) if own.context == fork.from && own.kind == ForkKind::Replay);
+        let inherited = is_inherited.then(|| Recorded { at: first.at, event: fork.clone().into() });
+        let Some(fork_event) = told.cloned().or(inherited) else { continue };
+        let state = folded(history, &session.plan.start_node, events)?;
+        if state.forks.get(&fork.context) == Some(fork) {
+            return Ok(ForkOrigin { record: record.commit, fork_event, state });
         }
     }
     let why = format!("context `{}` is in no record", fork.context);
     Err(Error::Worker { node: fork.node_id.clone(), why })
+}
+
+/// Writes the first record of a branch that was open where its run was forked from another one.
+fn begin_replay(session: &Session, fork: &ContextForked, lock: Lock) -> Result<Context, Error> {
+    let missing = || record::Error::Missing { session: session.plan.run.session.clone() };
+    let to = fork.replayed.as_ref().map(|replayed| replayed.to).ok_or_else(missing)?;
+    let history = History::up_to(&session.repo, &session.plan.run.session, &fork.from, to)?;
+    let mut state = recorded_state(&history, &session.plan.pipeline)?;
+    let end = history.end(&state);
+    let fork = ContextForked { base: state.work.clone(), ..fork.clone() };
+    let fork_event = Recorded { at: clock::now(), event: fork.clone().into() };
+    state.apply(&fork_event)?;
+    let (id, redactor) = (fork.context.clone(), session.engine.redactor.clone());
+    let recorder = Recorder::replay(session.repo.clone(), session.plan.run.session.clone(), id.clone(), redactor, end);
+    let mut recorder = recorder;
+    let batch = Batch {
+        summary: format!("replay {} as {id}", fork.from),
+        work: state.work.get(session.plan.repos.record_name()).copied().into_iter().collect(),
+        events: vec![fork_event],
+        ..Batch::default()
+    };
+    let first = recorder.append(session.repo.writer(), &batch)?;
+    let (repo, name) = (session.plan.repos.record_name().clone(), recorder.reference());
+    session.plan.push.note([RefNote { repo, name, commit: first }]);
+    let events = history.events().count() + 1;
+    let opened = OpenedContext { id, state, recorder, lock, workspace: None, events, written: batch.events };
+    Ok(session.new_context(opened))
 }
 
 /// Writes the first record of a context. Text and date come from its parent's record, so that it is the same whenever

@@ -25,13 +25,16 @@ mod ended;
 mod executor;
 mod fan_out;
 mod fork;
+mod going_back;
 mod joint_slot;
 mod pause_request;
 mod pausing;
+mod point;
 mod pool;
 mod preamble;
 mod pump;
 mod push_missing;
+mod replay;
 pub(crate) mod resume;
 mod run;
 mod session;
@@ -48,10 +51,13 @@ pub use executor::{
     AgentWork, AssignedWork, Assignment, ConflictWork, Conversation, Executor, JoinWork, NodeStart, Offered, Recording,
     Work, WorkWatch,
 };
+pub use going_back::RETURNS_TRAILER;
 pub(crate) use joint_slot::{JointCommand, JointFiles, JointRepo, JointSlot};
 pub use pause_request::pause_session;
+pub use point::RunPoint;
 pub use push_missing::spawn_push;
-pub use resume::resume_session;
+pub use replay::{ReplayOptions, start_replay};
+pub use resume::{ResumeAt, resume_session};
 pub(crate) use run::run_attempt;
 pub use run::{run_session, spawn_session};
 pub use session::Session;

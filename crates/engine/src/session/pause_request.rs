@@ -6,7 +6,7 @@ use super::cancel::tell;
 use crate::env::{Error, lock_name};
 use git::Repo;
 use git::workspace::{Lock, LockError, LockHolder, StopRequest};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::RunId;
 
 /// How often to check whether the process has released the lock.
 const LOOK: Duration = Duration::from_millis(25);
@@ -22,7 +22,7 @@ const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 /// the session; if one cannot be reached, or keeps the lock, the result is [`LockError::Held`].
 pub fn pause_session(
     repo: &Repo,
-    id: &SessionId,
+    id: &RunId,
     grace: Option<Duration>,
     asked: &mut dyn FnMut(&LockHolder),
 ) -> Result<bool, Error> {

@@ -6,16 +6,16 @@ use super::resume::{open_recorded, read};
 use crate::env::{Engine, Error, Locks, SessionRepos, SpawnedRun};
 use crate::push::{PushOccasion, wait_for_pushes};
 use git::workspace::FIRST_SLOT;
-use pleach_core::ids::SessionId;
+use pleach_core::ids::RunId;
 use pleach_core::state::Phase;
 
 /// Pushes in the background what the remotes of a session lack of it, while nobody runs it. What fails is told, and kept for
 /// `status`.
-pub fn spawn_push(engine: Arc<Engine>, repos: SessionRepos, id: SessionId) -> SpawnedRun<Result<(), Error>> {
+pub fn spawn_push(engine: Arc<Engine>, repos: SessionRepos, id: RunId) -> SpawnedRun<Result<(), Error>> {
     SpawnedRun::new(engine.events.subscribe(), push_missing(engine, repos, id))
 }
 
-async fn push_missing(engine: Arc<Engine>, repos: SessionRepos, id: SessionId) -> Result<(), Error> {
+async fn push_missing(engine: Arc<Engine>, repos: SessionRepos, id: RunId) -> Result<(), Error> {
     let mut session = tokio::task::block_in_place(|| {
         let (locks, found) = Locks::take(repos.record(), &id)?.with(|| read(repos.record(), &id))?;
         open_recorded(Arc::clone(&engine), repos, locks, found, None, FIRST_SLOT)

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use super::context::{OpenedContext, recording, worktrees};
+use super::point::RunPoint;
 use super::session_plan::SessionPlan;
 use super::start::{self, OnOpen};
 use super::task::TaskJob;
-use super::{Session, fan_out, fork, session};
+use super::{Session, fan_out, fork, going_back, session};
 use crate::env::{Engine, Error, Locks, SessionRepos};
 use crate::view::{recorded_pipeline, recorded_state};
 use git::Repo;
-use git::record::{Batch, ChainEnd, History, Recorder};
+use git::record::{Batch, CutTarget, History, Recorder};
 use git::workspace::FIRST_SLOT;
 use pleach_core::clock;
-use pleach_core::event::Resumed;
-use pleach_core::ids::{CommitId, ContextId, NodeId, SessionId};
+use pleach_core::event::{Resumed, Via};
+use pleach_core::ids::{CommitId, ContextId, NodeId, RunId, SessionId, TurnId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::{Phase, State};
 use pleach_core::text::listed;
@@ -26,10 +27,26 @@ pub(crate) struct RecordedSession {
     pub state: State,
 }
 
+/// Where a run continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResumeAt {
+    /// Where it stands.
+    Newest,
+    /// At a node it has reached before.
+    Node(NodeId),
+    /// After a turn. What came later is left.
+    Turn {
+        /// The turn.
+        turn: TurnId,
+        /// How an agent goes on that was in the middle of its node, if that was asked for.
+        via: Option<Via>,
+    },
+}
+
 /// Reads a session to resume. The caller holds its locks.
-pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
-    let found = read(repo, id)?;
-    match over(&found, id) {
+pub(super) fn find(repo: &Repo, run: &RunId) -> Result<RecordedSession, Error> {
+    let found = read(repo, run)?;
+    match over(&found, &run.session) {
         Some(over) => Err(over),
         None => Ok(found),
     }
@@ -60,8 +77,8 @@ fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
 }
 
 /// Reads a session to write to. The caller holds its locks.
-pub(crate) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error> {
-    let history = History::newest(repo, id)?;
+pub(crate) fn read(repo: &Repo, run: impl Into<RunId>) -> Result<RecordedSession, Error> {
+    let history = History::newest(repo, run)?;
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;
     Ok(RecordedSession { history, pipeline, state })
@@ -74,21 +91,35 @@ pub(crate) fn read(repo: &Repo, id: &SessionId) -> Result<RecordedSession, Error
 pub async fn resume_session(
     engine: Arc<Engine>,
     repos: SessionRepos,
-    id: &SessionId,
+    id: &RunId,
     seen: CommitId,
-    from: Option<&NodeId>,
+    at: &ResumeAt,
     opened: OnOpen<'_>,
 ) -> Result<(Session, Option<String>), Error> {
-    let mut at = None;
+    let (mut starts, mut goes_back) = (None, false);
     let mut session = tokio::task::block_in_place(|| {
         let repo = repos.record();
         let (locks, found) = Locks::take(repo, id)?.with(|| read(repo, id))?;
-        let over = over_for_good(&found, id);
+        let over = over_for_good(&found, &id.session);
         if over.is_none() && found.history.tip != seen {
-            return Err(Error::Replaced { session: id.clone() });
+            return Err(Error::Replaced { session: id.session.clone() });
         }
+        let mut found = found;
         if over.is_none() {
-            at = starts_at(&found.state, id, from)?;
+            match at {
+                ResumeAt::Newest => starts = starts_at(&found.state, &id.session, None)?,
+                ResumeAt::Node(node) => starts = starts_at(&found.state, &id.session, Some(node))?,
+                ResumeAt::Turn { turn, via } => {
+                    let point = RunPoint::find(&repos, id, &CutTarget::Turn(turn.clone()), None)?;
+                    if point.is_newest {
+                        starts = starts_at(&found.state, &id.session, None)?;
+                    } else {
+                        going_back::record_return(&engine, &repos, &point, *via, &found.history, &found.state)?;
+                        found = read(repo, id)?;
+                        goes_back = true;
+                    }
+                }
+            }
         }
         let mut session = open_recorded(engine, repos, locks, found, None, FIRST_SLOT)?;
         match over {
@@ -96,7 +127,9 @@ pub async fn resume_session(
             None => Ok(session),
         }
     })?;
-    record_resumed(&mut session, at)?;
+    if !goes_back {
+        record_resumed(&mut session, starts)?;
+    }
     session.plan.push.claim().await;
     session.check_own()?;
     opened(&session);
@@ -130,8 +163,8 @@ pub(super) fn open_recorded(
 ) -> Result<Session, Error> {
     let RecordedSession { history, pipeline, state } = found;
     let repo = repos.record().clone();
-    let id = history.session.clone();
-    let end = ChainEnd { first: history.first, tip: history.tip, messages: state.messages };
+    let (run, id) = (history.run(), history.session.clone());
+    let end = history.end(&state);
     let context = history.context.clone();
     let recorder = Recorder::resume(repo.clone(), id.clone(), context.clone(), engine.redactor.clone(), end);
     let events = history.events().count();
@@ -140,8 +173,8 @@ pub(super) fn open_recorded(
     let Locks { session, mut worktrees } = locks;
     let lock = worktrees.remove(&context).expect("the lock of the root's worktree was taken");
     let opened = OpenedContext { id: context, state, recorder, lock, workspace: None, events, written: Vec::new() };
-    let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
-    let plan = SessionPlan::new(id, started, pipeline, repos, job, registered.cancel.clone())?;
+    let registered = engine.supervisor.register(&repo, &run, &engine.cancel);
+    let plan = SessionPlan::new(run, started, pipeline, repos, job, registered.cancel.clone())?;
     let plan = SessionPlan { slot, ..plan };
     let mut session = Session::new(engine, registered, repo, plan, session, opened);
     fork::open_forks(&mut session, worktrees)?;
@@ -157,7 +190,7 @@ pub(super) fn record_resumed(session: &mut Session, from: Option<NodeId>) -> Res
     for context in all {
         let from = from.clone().filter(|_| context == root);
         let batch = Batch { summary: summary.clone(), ..Batch::default() };
-        let event = Resumed { from, extra: Default::default() };
+        let event = Resumed { from, ..Resumed::default() };
         recording::record(session.context_mut(&context), batch, vec![event.into()], clock::now())?;
     }
     Ok(())

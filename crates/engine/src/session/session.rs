@@ -14,10 +14,10 @@ use crate::push::{PushQueue, PushSource, RefNote};
 use agents::agent::Roster;
 use git::Repo;
 use git::record::SESSIONS;
-use git::workspace::{BranchFollower, Lock, Workspace, branch_ref, parallel_branches};
+use git::workspace::{BranchFollower, Lock, Workspace, branch_ref, context_of_branch, parallel_branches};
 use pleach_core::budget::{Amount, Exceeded, Spent};
 use pleach_core::event::{PipelineStarted, Warning};
-use pleach_core::ids::{CommitId, ContextId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, ContextId, RepoName, RunId, SessionId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::State;
 
@@ -93,7 +93,12 @@ impl Session {
 
     /// The session's id.
     pub fn id(&self) -> &SessionId {
-        &self.plan.id
+        &self.plan.run.session
+    }
+
+    /// The run of it.
+    pub fn run(&self) -> &RunId {
+        &self.plan.run
     }
 
     /// The start event, with its pipeline and inputs.
@@ -288,7 +293,9 @@ impl Session {
     /// Fails if another machine has continued it.
     pub(super) fn check_own(&self) -> Result<(), Error> {
         match self.plan.push.elsewhere() {
-            Some(remote) => Err(Error::ContinuedElsewhere { session: self.plan.id.clone(), remote: remote.to_owned() }),
+            Some(remote) => {
+                Err(Error::ContinuedElsewhere { session: self.plan.run.session.clone(), remote: remote.to_owned() })
+            }
             None => Ok(()),
         }
     }
@@ -311,7 +318,7 @@ impl Session {
 
 /// Opens the queue of pushes, with the refs that are there: those of an earlier run may not have been pushed.
 fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan, root: &State) -> Vec<Warning> {
-    let source = PushSource { session: &plan.id, repos: &plan.repos, cancel: &plan.cancel };
+    let source = PushSource { run: &plan.run, repos: &plan.repos, cancel: &plan.cancel };
     let (queue, warnings) = PushQueue::open(engine, &source);
     plan.push = queue;
     if !plan.push.is_open() {
@@ -323,18 +330,34 @@ fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan, root: &State) -> Vec
         let refs = refs.unwrap_or_default().into_iter();
         notes.extend(refs.map(|(name, commit)| RefNote { repo: repo.clone(), name, commit }));
     };
-    note(plan.repos.record_name(), plan.repo().refs().list(&format!("{SESSIONS}{}/", plan.id)));
+    let is_own = |name: &str| context_of_ref(name).is_some_and(|context| plan.run.has(&context));
+    let records = plan.repo().refs().list(&format!("{SESSIONS}{}/", plan.run.session));
+    note(plan.repos.record_name(), records.map(|all| all.into_iter().filter(|(name, _)| is_own(name)).collect()));
     for (name, branch) in &plan.started.branches {
         let Some(repo) = plan.repos.get(name) else { continue };
         let own = branch_ref(branch);
         let at = repo.refs().find(&own).map(|at| at.map(|at| (own, at)).into_iter().collect());
         note(name, at);
-        let parallel = format!("refs/heads/{}", parallel_branches(&plan.started, &plan.id, branch));
-        note(name, repo.refs().list(&parallel));
+        let parallel = format!("refs/heads/{}", parallel_branches(&plan.started, &plan.run.session, branch));
+        let is_own =
+            |name: &str| branch_context(name).is_some_and(|context| plan.run.has(&context) && context != plan.run.root);
+        let parallel = repo.refs().list(&parallel);
+        note(name, parallel.map(|all| all.into_iter().filter(|(name, _)| is_own(name)).collect()));
     }
     notes.extend(plan.work_in_others(root));
     plan.push.note(notes);
     warnings
+}
+
+/// The context whose records a ref holds.
+fn context_of_ref(name: &str) -> Option<ContextId> {
+    name.rsplit('/').next()?.parse().ok()
+}
+
+/// The context whose branch it is.
+fn branch_context(name: &str) -> Option<ContextId> {
+    let branch = name.strip_prefix("refs/heads/")?.parse().ok()?;
+    context_of_branch(&branch).map(|(_, context)| context)
 }
 
 /// Moves the branches of an ended session to its record.

@@ -9,10 +9,10 @@ use crate::env::{Engine, Error, SessionRepos};
 use crate::push::{PushQueue, RefNote};
 use crate::view::start_node;
 use git::workspace::{FIRST_SLOT, agent_home, branch_ref, task_slot_path};
-use git::{Repo, TreeId, record};
+use git::{Repo, TreeId};
 use os::process::Cancel;
 use pleach_core::event::PipelineStarted;
-use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TaskId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, RunId, TaskId};
 use pleach_core::plan::pipeline::{Node, Pipeline};
 use pleach_core::plan::tree::TestCommand;
 use pleach_core::state::State;
@@ -20,7 +20,7 @@ use pleach_core::state::State;
 /// The plan of a session, shared by all its contexts.
 #[derive(Debug)]
 pub(crate) struct SessionPlan {
-    pub id: SessionId,
+    pub run: RunId,
     /// The start event, with its pipeline and inputs.
     pub started: PipelineStarted,
     /// The pipeline it runs.
@@ -42,7 +42,7 @@ pub(crate) struct SessionPlan {
 impl SessionPlan {
     /// The plan of a session. All its repositories must be open.
     pub(super) fn new(
-        id: SessionId,
+        run: RunId,
         started: PipelineStarted,
         pipeline: Pipeline,
         repos: SessionRepos,
@@ -50,12 +50,12 @@ impl SessionPlan {
         cancel: Cancel,
     ) -> Result<Self, Error> {
         if let Some(repo) = repos.lacks(started.branches.keys()) {
-            return Err(Error::RepoMissing { session: id, repo: repo.clone() });
+            return Err(Error::RepoMissing { session: run.session, repo: repo.clone() });
         }
         let start_node = start_node(&pipeline)?;
         let (pipeline, slot) = (Arc::new(pipeline), FIRST_SLOT);
         let push = PushQueue::default();
-        Ok(Self { id, started, pipeline, start_node, job, slot, repos, cancel, push })
+        Ok(Self { run, started, pipeline, start_node, job, slot, repos, cancel, push })
     }
 
     /// The id of its task, if it is part of a tree run.
@@ -78,8 +78,8 @@ impl SessionPlan {
         match &self.started.task {
             // The tasks of a target share its slots, with ignored files: caches, builds. A fork of one gets its own
             // worktree.
-            Some(task) if *context == record::root() => task_slot_path(&task.target, self.slot),
-            _ => Path::new(self.id.as_str()).join(context.as_str()),
+            Some(task) if *context == ContextId::main() => task_slot_path(&task.target, self.slot),
+            _ => Path::new(self.run.session.as_str()).join(context.as_str()),
         }
     }
 
@@ -90,7 +90,7 @@ impl SessionPlan {
 
     /// The home directory of a context's agents.
     pub(crate) fn agent_home(&self, engine: &Engine, context: &ContextId) -> PathBuf {
-        agent_home(&engine.supervisor.state_dir, self.repo().common_dir(), &self.id).join(context.as_str())
+        agent_home(&engine.supervisor.state_dir, self.repo().common_dir(), &self.run.session).join(context.as_str())
     }
 
     /// The trees of the newest recorded commits.

@@ -86,7 +86,7 @@ fn withdraw(session: Session, with_branch: bool) -> Result<(), RemoveError> {
     if !is_shared {
         keep::remove_run_directory(&plan.root(&root.engine, &root.id))?;
     }
-    keep::delete(&repo, keep::records(&repo, &plan.id)?)?;
+    keep::delete(&repo, keep::records(&repo, &plan.run)?)?;
     if !is_shared {
         root.lock.remove().map_err(Error::from)?;
     }
@@ -150,9 +150,9 @@ pub(super) fn open_new(engine: Arc<Engine>, request: StartRequest, task: Option<
             events: batch.events.len(),
             written: batch.events,
         };
-        let registered = engine.supervisor.register(&repo, &id, &engine.cancel);
+        let registered = engine.supervisor.register(&repo, &id.clone().into(), &engine.cancel);
         let cancel = registered.cancel.clone();
-        let plan = SessionPlan { slot, ..SessionPlan::new(id, started, request.pipeline, repos, job, cancel)? };
+        let plan = SessionPlan { slot, ..SessionPlan::new(id.into(), started, request.pipeline, repos, job, cancel)? };
         return Ok(Session::new(engine, registered, repo, plan, session, opened));
     }
 }

@@ -211,6 +211,7 @@ fn submission(
         target: run.plan.target.clone(),
         task: Some(task.id.clone()),
         session: Some(session.id().clone()),
+        run: None,
         title: task.name.clone(),
         goal: Some(run.engine.redactor.text(&job.task.description).into_owned()).filter(|goal| !goal.trim().is_empty()),
         tests: tests.collect(),

@@ -29,6 +29,7 @@ impl Marking<'_> {
                 target: self.target.clone(),
                 task: Some(task.clone()),
                 session: None,
+                run: None,
                 title,
                 goal: None,
                 tests: Vec::new(),

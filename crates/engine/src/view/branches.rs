@@ -1,10 +1,12 @@
 //! The parallel branches of a session, as their records have them.
 
+use std::collections::BTreeSet;
+
 use super::recorded::recorded_state;
 use crate::env::Error;
 use git::Repo;
 use git::record::{self, History};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::{ContextId, SessionId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::State;
 
@@ -25,7 +27,8 @@ pub(super) fn read(
     let forks = |state: &State, is_open: bool| -> Vec<_> {
         let open = state.fan_out.as_ref().filter(|fan_out| is_open && !fan_out.is_over);
         let is_open = |context| open.and_then(|open| open.branch(context)).is_some_and(|branch| branch.ended.is_none());
-        state.forks.keys().map(|context| (context.clone(), is_open(context))).collect()
+        let all: BTreeSet<&ContextId> = state.forks.keys().chain(&state.taken).collect();
+        all.into_iter().map(|context| (context.clone(), is_open(context))).collect()
     };
     let (mut next, mut found) = (forks(root, true), Vec::new());
     while let Some((context, is_open)) = next.pop() {

@@ -3,7 +3,7 @@
 use git::Repo;
 use git::record::{AgentTurns, Error, History, PLANNING, context_ref, contexts};
 use pleach_core::budget::{By, Costs};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::{RunId, SessionId};
 
 /// The cost of sessions and planners, and the unreadable records.
 #[derive(Debug)]
@@ -16,8 +16,9 @@ pub struct CostsRead {
     pub unreadable: Vec<(Option<SessionId>, Error)>,
 }
 
-/// The cost of a session, or of all sessions and planners of a repository. Reads each record once.
-pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRead, Error> {
+/// The cost of a session, of one of its runs if that is given, or of all sessions and planners of a repository. Reads each
+/// record once.
+pub fn costs(repo: &Repo, session: Option<&SessionId>, run: Option<&RunId>, by: By) -> Result<CostsRead, Error> {
     let ids = match session {
         Some(id) => vec![id.clone()],
         None => History::sessions(repo)?,
@@ -34,7 +35,8 @@ pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRe
         unpriced.extend(spent.unpriced);
     };
     for id in ids {
-        let chains = contexts(repo, &id)?.into_iter().map(|context| read(repo, &context_ref(&id, &context)));
+        let own = contexts(repo, &id)?.into_iter().filter(|context| run.is_none_or(|run| run.has(context)));
+        let chains = own.map(|context| read(repo, &context_ref(&id, &context)));
         match chains.collect::<Result<Vec<_>, _>>() {
             // A session removed while we read counts as never having existed.
             Ok(chains) => chains.iter().flatten().for_each(|read| add(Some(&id), read)),

@@ -1,17 +1,63 @@
 //! Finds sessions and their worktrees.
 
+use crate::env::SessionRepos;
 use git::record::{self, History};
 use git::{ListedWorktree, Repo};
-use pleach_core::ids::SessionId;
+use pleach_core::event::Event;
+use pleach_core::ids::{RunId, SessionId, TurnId};
 use pleach_core::text::listed;
+use pleach_core::trailer::{CommitMessage, TurnFacts};
 
-/// The worktrees of a session: `{base}/{session}/{context}`, with several repositories one level below.
-pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<ListedWorktree>, git::Error> {
-    let of_session = |listed: &ListedWorktree| {
-        let mut above = listed.path.ancestors().skip(1).take(2).filter_map(|above| above.file_name());
-        above.any(|name| name == id.as_str()) && (listed.is_own || listed.is_tied())
+/// The worktrees of a run: `{base}/{session}/{context}`, with several repositories one level below.
+pub fn run_worktrees(repo: &Repo, run: &RunId) -> Result<Vec<ListedWorktree>, git::Error> {
+    let of_run = |listed: &ListedWorktree| {
+        let mut below = listed.path.ancestors().take(3).filter_map(|path| path.file_name()?.to_str());
+        let mut context = below.next();
+        let is_own = below.any(|name| {
+            name == run.session.as_str() || {
+                context = Some(name);
+                false
+            }
+        });
+        let context = context.and_then(|context| context.parse().ok());
+        is_own && context.is_some_and(|context| run.has(&context)) && (listed.is_own || listed.is_tied())
     };
-    Ok(git::worktree::list_linked(repo)?.into_iter().filter(of_session).collect())
+    Ok(git::worktree::list_linked(repo)?.into_iter().filter(of_run).collect())
+}
+
+/// The turn a text names: its number in a run, `main.17`, or a commit that was made in it. With the run it belongs to, which
+/// is the original where a replay has only inherited it; whether it is there is not looked at otherwise.
+pub fn find_turn(repos: &SessionRepos, run: &RunId, text: &str) -> Result<Option<(RunId, TurnId)>, record::Error> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    let plain = number.map(|number| TurnId { context: run.root.clone(), number });
+    let of_commit = || {
+        let facts = |repo: &Repo| {
+            let commit = repo.commit(repo.resolve(text).ok()?).ok()?;
+            TurnFacts::read(&CommitMessage::read(&commit.text())).filter(|facts| facts.session == run.session)
+        };
+        repos.iter().find_map(|(_, repo)| facts(repo)).map(|facts| facts.turn)
+    };
+    let is_short = text.len() < 7;
+    let Some(turn) = text.parse().ok().or(plain.filter(|_| is_short)).or_else(of_commit) else { return Ok(None) };
+    let of = RunId::of_context(&run.session, &turn.context);
+    if of.is_first() {
+        return Ok(Some((of, turn)));
+    }
+    let chain = match History::all_in(repos.record(), &run.session, &turn.context) {
+        Ok(chain) => chain,
+        Err(record::Error::Missing { .. }) => return Ok(Some((of, turn))),
+        Err(error) => return Err(error),
+    };
+    let turns = chain.events().filter_map(|recorded| match &recorded.event {
+        Event::AgentTurn(data) => Some(&data.turn),
+        Event::ToolExecution(data) => Some(&data.turn),
+        _ => None,
+    });
+    // A replay numbers on, so that a number is there once.
+    let is_it =
+        |found: &&TurnId| found.number == turn.number && found.context.within_run() == turn.context.within_run();
+    let found = turns.into_iter().find(is_it).cloned().unwrap_or(turn);
+    Ok(Some((RunId::of_context(&run.session, &found.context), found)))
 }
 
 /// A text that matches no session, or more than one.
@@ -33,9 +79,28 @@ pub enum NoSession {
         /// The matching sessions.
         candidates: Vec<SessionId>,
     },
+    /// The session has no such run.
+    #[error("session {session} has no run `{root}`")]
+    NoRun {
+        /// The session.
+        session: SessionId,
+        /// What was given for the run.
+        root: String,
+        /// The runs it has.
+        runs: Vec<RunId>,
+    },
     /// The sessions could not be listed.
     #[error(transparent)]
     Record(#[from] record::Error),
+}
+
+/// The run that `given` names: a session whose id starts so, alone or with one of its runs.
+pub fn resolve_run(repo: &Repo, given: &str) -> Result<RunId, NoSession> {
+    let Some((session, root)) = given.split_once('/') else { return Ok(resolve_session(repo, given)?.into()) };
+    let session = resolve_session(repo, session)?;
+    let runs = History::runs(repo, &session)?;
+    let unknown = || NoSession::NoRun { session: session.clone(), root: root.to_owned(), runs: runs.clone() };
+    runs.iter().find(|run| run.root == root).cloned().ok_or_else(unknown)
 }
 
 /// The session whose id starts with `given`.

@@ -17,7 +17,7 @@ use pleach_core::budget::Amount;
 use pleach_core::event::{
     Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot, TaskOf,
 };
-use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TurnId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, RunId, SessionId, TurnId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::queue::EntryState;
 use pleach_core::state::{Phase, State};
@@ -69,11 +69,13 @@ impl SessionStatus {
     }
 }
 
-/// The newest state of a session.
+/// The newest state of a run of a session.
 #[derive(Debug)]
 pub struct Summary {
     /// The session.
     pub session: SessionId,
+    /// The run of it.
+    pub run: RunId,
     /// The start event, with its pipeline and inputs.
     pub started: PipelineStarted,
     /// When it was started.
@@ -171,17 +173,17 @@ impl Summary {
     }
 
     /// Reads the newest state of a session, without its whole history.
-    pub fn newest(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
-        Ok(Self::read(repo, id, History::newest)?.0)
+    pub fn newest(repo: &Repo, run: impl Into<RunId>) -> Result<Self, Error> {
+        Ok(Self::read(repo, &run.into(), |repo, run| History::newest(repo, run))?.0)
     }
 
-    fn read(repo: &Repo, id: &SessionId, read: ReadHistory) -> Result<(Self, History), Error> {
-        let lock = lock_name(id);
+    fn read(repo: &Repo, run: &RunId, read: ReadHistory) -> Result<(Self, History), Error> {
+        let (id, lock) = (&run.session, lock_name(run));
         let common = repo.common_dir();
         // A process may end after its last record, or start before its first one, so the lock is checked before and
         // after.
         let used_before = Lock::is_held(common, &lock);
-        let history = read(repo, id)?;
+        let history = read(repo, run)?;
         let in_use = used_before || Lock::is_held(common, &lock);
         let pipeline = recorded_pipeline(&history.started)?;
         let mut state = recorded_state(&history, &pipeline)?;
@@ -206,6 +208,7 @@ impl Summary {
         let branches = contexts.into_iter().filter(|branch| branch.is_open).map(|branch| branch.state).collect();
         let summary = Self {
             session: id.clone(),
+            run: run.clone(),
             started: history.started.clone(),
             started_at: history.started_at,
             updated_at: repo.commit(history.tip)?.at,
@@ -237,7 +240,7 @@ pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, record::Error> {
     Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
-type ReadHistory = fn(&Repo, &SessionId) -> Result<History, record::Error>;
+type ReadHistory = fn(&Repo, &RunId) -> Result<History, record::Error>;
 
 /// A session with its complete record.
 #[derive(Debug)]
@@ -252,10 +255,12 @@ pub struct View {
 
 impl View {
     /// Reads a session.
-    pub fn load(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
-        let (summary, history) = Summary::read(repo, id, History::all)?;
-        let contexts = record::contexts(repo, id)?.into_iter().filter(|context| *context != history.context);
-        let branches = contexts.map(|context| History::all_in(repo, id, &context)).collect::<Result<_, _>>()?;
+    pub fn load(repo: &Repo, run: impl Into<RunId>) -> Result<Self, Error> {
+        let run = run.into();
+        let (summary, history) = Summary::read(repo, &run, |repo, run| History::all(repo, run))?;
+        let contexts = record::run_contexts(repo, &run)?.into_iter().filter(|context| *context != history.context);
+        let branches =
+            contexts.map(|context| History::all_in(repo, &run.session, &context)).collect::<Result<_, _>>()?;
         Ok(Self { summary, history, branches })
     }
 
@@ -278,12 +283,12 @@ impl View {
     }
 
     /// The sessions with an unreadable record, each with the cause. Reads every session completely.
-    pub fn unreadable(repo: &Repo) -> Result<Vec<(SessionId, Error)>, Error> {
-        let read = |id: &SessionId| -> Result<(), Error> {
-            let (summary, _) = Summary::read(repo, id, History::all)?;
+    pub fn unreadable(repo: &Repo) -> Result<Vec<(RunId, Error)>, Error> {
+        let read = |run: &RunId| -> Result<(), Error> {
+            let (summary, _) = Summary::read(repo, run, |repo, run| History::all(repo, run))?;
             Ok(check_chain(repo, summary.tip)?)
         };
-        let all = History::sessions(repo)?.into_iter().filter_map(|id| Some((read(&id).err()?, id)));
+        let all = History::all_runs(repo)?.into_iter().filter_map(|run| Some((read(&run).err()?, run)));
         let is_there = |error: &Error| !matches!(error, Error::Record(record::Error::Missing { .. }));
         Ok(all.filter(|(error, _)| is_there(error)).map(|(error, id)| (id, error)).collect())
     }

@@ -7,6 +7,7 @@
 //! Layout and field by field description: `docs/records.md`.
 
 mod chain;
+mod cut;
 pub mod entries;
 mod message;
 mod planning;
@@ -15,6 +16,7 @@ mod turns;
 mod writer;
 
 pub use chain::{check_chain, work_commits};
+pub use cut::{CutTarget, NoCut, cut_at};
 pub use entries::{EntryError, StoredEntry, entry_history, entry_log, read_entry};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
@@ -23,7 +25,7 @@ pub use writer::{Batch, ChainEnd, Recorder};
 
 use crate::git::{self, Repo};
 use pleach_core::event::EventError;
-use pleach_core::ids::{ContextId, SessionId};
+use pleach_core::ids::{ContextId, RunId, SessionId};
 
 /// The trailer that marks a commit as a record; its value is the layout's version.
 const RECORD_TRAILER: &str = "Pleach-Record";
@@ -48,14 +50,10 @@ pub fn context_ref(session: &SessionId, context: &ContextId) -> String {
     format!("{SESSIONS}{session}/{context}")
 }
 
-/// The ref that holds the records of a session's root, which tells whether the session goes on.
-pub fn root_ref(session: &SessionId) -> String {
-    context_ref(session, &root())
-}
-
-/// The context every session is opened with.
-pub fn root() -> ContextId {
-    ContextId::main()
+/// The ref that holds the records of a run's root, which tells whether the run goes on.
+pub fn root_ref(run: impl Into<RunId>) -> String {
+    let RunId { session, root } = run.into();
+    context_ref(&session, &root)
 }
 
 /// The contexts of a session, by name.
@@ -63,6 +61,11 @@ pub fn contexts(repo: &Repo, session: &SessionId) -> Result<Vec<ContextId>, git:
     let prefix = format!("{SESSIONS}{session}/");
     let names = repo.refs().names(&prefix)?;
     Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect())
+}
+
+/// The contexts of a run, by name.
+pub fn run_contexts(repo: &Repo, run: &RunId) -> Result<Vec<ContextId>, git::Error> {
+    Ok(contexts(repo, &run.session)?.into_iter().filter(|context| run.has(context)).collect())
 }
 
 /// Why a record could not be written or read.

@@ -4,12 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref,
-    message, root, root_ref,
+    CONTEXT_TRAILER, ChainEnd, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER,
+    context_ref, contexts, message, root_ref,
 };
 use crate::git::{Repo, TreeId};
-use pleach_core::event::{Event, MessageRange, PipelineStarted, Recorded};
-use pleach_core::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId, TurnId};
+use pleach_core::event::{ContextForked, CutPoint, Event, ForkKind, MessageRange, PipelineStarted, Recorded};
+use pleach_core::ids::{BranchName, CommitId, ContextId, RepoPath, RunId, SessionId, TaskId};
 use pleach_core::state::State;
 use pleach_core::trailer::CommitMessage;
 
@@ -39,6 +39,8 @@ pub struct History {
     pub started_at: jiff::Timestamp,
     /// The first record.
     pub first: CommitId,
+    /// The first records of the replays it has come through, oldest first.
+    pub forks: Vec<CommitId>,
     /// The newest record.
     pub tip: CommitId,
     /// The state before `records`, when only the newest part was read.
@@ -60,6 +62,8 @@ pub struct TaskSummary {
 struct StoredState {
     version: u32,
     first: CommitId,
+    #[serde(default)]
+    forks: Vec<CommitId>,
     state: State,
 }
 
@@ -89,11 +93,41 @@ fn foreign_branch<'r>(
 }
 
 impl History {
-    /// The sessions of a repository that have a main context, whether it can be read or not.
+    /// The sessions of a repository that have a run, whether it can be read or not.
     pub fn sessions(repo: &Repo) -> Result<Vec<SessionId>, Error> {
+        let mut sessions: Vec<SessionId> = Self::all_runs(repo)?.into_iter().map(|run| run.session).collect();
+        sessions.dedup();
+        Ok(sessions)
+    }
+
+    /// The runs of all sessions of a repository, whether they can be read or not, those of a session together.
+    pub fn all_runs(repo: &Repo) -> Result<Vec<RunId>, Error> {
         let refs = repo.refs().names(SESSIONS)?;
-        let mains = refs.iter().filter_map(|name| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
-        Ok(mains.filter_map(|id| id.parse().ok()).collect())
+        let roots = refs.iter().filter_map(|name| name.strip_prefix(SESSIONS));
+        let mut runs: Vec<RunId> =
+            roots.filter(|name| name.contains('/')).filter_map(|root| root.parse().ok()).collect();
+        let number = |run: &RunId| run.root.replay_number().unwrap_or_default();
+        runs.sort_by(|one, other| (&one.session, number(one)).cmp(&(&other.session, number(other))));
+        Ok(runs)
+    }
+
+    /// The runs of a session, in the order in which they were started.
+    pub fn runs(repo: &Repo, session: &SessionId) -> Result<Vec<RunId>, Error> {
+        let mut roots: Vec<ContextId> =
+            contexts(repo, session)?.into_iter().filter(|context| context.run_root() == *context).collect();
+        roots.sort_by_key(ContextId::replay_number);
+        let is_root = |root: &ContextId| *root == ContextId::main() || root.replay_number().is_some();
+        Ok(roots.into_iter().filter(is_root).map(|root| RunId { session: session.clone(), root }).collect())
+    }
+
+    /// Where it ends, for whoever goes on from there; with its state.
+    pub fn end(&self, state: &State) -> ChainEnd {
+        ChainEnd { first: self.first, forks: self.forks.clone(), tip: self.tip, messages: state.messages }
+    }
+
+    /// The run whose record it is, or a branch of that.
+    pub fn run(&self) -> RunId {
+        RunId::of_context(&self.session, &self.context)
     }
 
     /// The task of a tree a session works on, and whether it has landed; none of other sessions. Nothing but the commit of
@@ -110,15 +144,17 @@ impl History {
         Ok(task.map(|task| TaskSummary { task, landed }))
     }
 
-    /// Reads the whole chain of a session's root.
-    pub fn all(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
-        Self::all_in(repo, session, &root())
+    /// Reads the whole chain of a run's root.
+    pub fn all(repo: &Repo, run: impl Into<RunId>) -> Result<Self, Error> {
+        let RunId { session, root } = run.into();
+        Self::all_in(repo, &session, &root)
     }
 
-    /// Reads the chain of a session's root from its newest kept state on. The state is a cache: one of another version is
+    /// Reads the chain of a run's root from its newest kept state on. The state is a cache: one of another version is
     /// passed over.
-    pub fn newest(repo: &Repo, session: &SessionId) -> Result<Self, Error> {
-        Self::newest_in(repo, session, &root())
+    pub fn newest(repo: &Repo, run: impl Into<RunId>) -> Result<Self, Error> {
+        let RunId { session, root } = run.into();
+        Self::newest_in(repo, &session, &root)
     }
 
     /// Reads a whole chain, with what lies before it in those it was forked from.
@@ -128,20 +164,18 @@ impl History {
 
     /// Reads a whole chain up to one of its records.
     pub fn all_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
-        Self::read_from(repo, session, context, record, false).map_err(|error| error.of(session))
+        Self::read_from(repo, session, context, (record, None), false).map_err(|error| error.of(session))
+    }
+
+    /// Reads a whole chain up to a point of it.
+    pub fn up_to(repo: &Repo, session: &SessionId, context: &ContextId, point: CutPoint) -> Result<Self, Error> {
+        let tip = (point.record, Some(point.events));
+        Self::read_from(repo, session, context, tip, false).map_err(|error| error.of(session))
     }
 
     /// As [`History::all_in`], from its newest kept state on.
     pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, true)
-    }
-
-    /// The same chain up to the record that holds a turn, if one does.
-    pub fn until(mut self, turn: &TurnId) -> Option<Self> {
-        let last = self.records.iter().position(|record| record.turns().any(|found| found == turn))?;
-        self.records.truncate(last + 1);
-        self.tip = self.records[last].commit;
-        Some(self)
     }
 
     fn read(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
@@ -153,20 +187,23 @@ impl History {
             .refs()
             .find(&context_ref(session, context))?
             .ok_or_else(|| Error::Missing { session: session.clone() })?;
-        Self::read_from(repo, session, context, tip, may_stop)
+        Self::read_from(repo, session, context, (tip, None), may_stop)
     }
 
+    /// Reads back from a record, of which only so many events may count.
     fn read_from(
         repo: &Repo,
         session: &SessionId,
         context: &ContextId,
-        tip: CommitId,
+        (tip, counting): (CommitId, Option<usize>),
         may_stop: bool,
     ) -> Result<Self, Error> {
-        let mut records = Vec::new();
+        let (mut records, mut forks) = (Vec::new(), Vec::new());
         let mut kept = None;
-        let mut next = Some(tip);
-        while let Some(id) = next {
+        // What a return goes back to may be older than any state.
+        let mut goes_back = false;
+        let mut next = Some((tip, counting));
+        while let Some((id, counting)) = next {
             let commit = repo.commit(id)?;
             let message = CommitMessage::read(&commit.text());
             let Some(version) = message.trailer(RECORD_TRAILER).map(str::to_owned) else { break };
@@ -174,6 +211,7 @@ impl History {
                 let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
                 return Err(unreadable(session, id, why));
             }
+            let may_stop = may_stop && !goes_back && counting.is_none();
             if may_stop && let Some(cache) = read_stored_state(repo, commit.tree)? {
                 // The state after this record: its events are in it already.
                 kept = Some(cache);
@@ -181,8 +219,21 @@ impl History {
             }
             let context = message.trailer(CONTEXT_TRAILER).and_then(|name| name.parse().ok());
             let context = context.ok_or_else(|| unreadable(session, id, "it names no context".into()))?;
-            records.push(Record { context, ..read_record(repo, session, id, commit.tree)? });
-            next = commit.parents.first().copied();
+            let mut record = Record { context, ..read_record(repo, session, id, commit.tree)? };
+            record.events.truncate(counting.unwrap_or(usize::MAX));
+            goes_back |= record.goes_back();
+            let before = commit.parents.first().copied();
+            next = before.map(|before| (before, None));
+            if let Some(fork) = record.replay() {
+                let Some(to) =
+                    fork.replayed.as_ref().map(|replayed| replayed.to).filter(|to| Some(to.record) == before)
+                else {
+                    return Err(unreadable(session, id, "it does not go on from the record it names".into()));
+                };
+                next = Some((to.record, Some(to.events)));
+                forks.extend(fork.is_run().then_some(id));
+            }
+            records.push(record);
         }
         records.reverse();
         let first = match (&kept, records.first()) {
@@ -194,6 +245,16 @@ impl History {
         let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
             return Err(unreadable(session, first, "the first event is not the session's start".into()));
         };
+        let (at, mut started) = (*at, started.clone());
+        forks.extend(kept.iter().flat_map(|kept| kept.forks.iter().rev()));
+        forks.reverse();
+        for fork in &forks {
+            let record = read_record(repo, session, *fork, repo.commit(*fork)?.tree)?;
+            match record.events.first().map(|recorded| &recorded.event) {
+                Some(Event::ContextForked(data)) => started.replayed_as(data),
+                _ => return Err(unreadable(session, *fork, "it is no replay".into())),
+            }
+        }
         if started.branches.is_empty() || started.branches.keys().any(|repo| !started.base.contains_key(repo)) {
             return Err(unreadable(
                 session,
@@ -201,16 +262,17 @@ impl History {
                 "the session's start names no branch, or one without its base".into(),
             ));
         }
-        if let Some(foreign) = foreign_branch(session, started, kept.as_ref().map(|kept| &kept.state), &records) {
+        if let Some(foreign) = foreign_branch(session, &started, kept.as_ref().map(|kept| &kept.state), &records) {
             let why = format!("it names `{foreign}` as a branch of the session, which is none of its own");
             return Err(unreadable(session, first, why));
         }
         Ok(Self {
             session: session.clone(),
             context: context.clone(),
-            started: started.clone(),
-            started_at: *at,
+            started,
+            started_at: at,
             first,
+            forks,
             tip,
             kept: kept.map(|kept| kept.state),
             records,
@@ -253,13 +315,16 @@ impl History {
 }
 
 impl Record {
-    /// The turns of agents and tools in it.
-    fn turns(&self) -> impl Iterator<Item = &TurnId> {
-        self.events.iter().filter_map(|recorded| match &recorded.event {
-            Event::AgentTurn(turn) => Some(&turn.turn),
-            Event::ToolExecution(tool) => Some(&tool.turn),
+    /// The fork it begins, if a replay begins with it.
+    fn replay(&self) -> Option<&ContextForked> {
+        match &self.events.first()?.event {
+            Event::ContextForked(fork) if fork.context == self.context && fork.kind == ForkKind::Replay => Some(fork),
             _ => None,
-        })
+        }
+    }
+
+    fn goes_back(&self) -> bool {
+        self.events.iter().any(|recorded| matches!(&recorded.event, Event::Resumed(resumed) if resumed.back.is_some()))
     }
 
     fn holds(&self, number: u64) -> bool {
@@ -280,7 +345,12 @@ fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId)
     let values: Vec<Value> =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(session, commit, error.to_string()))?;
     let events = values.into_iter().map(Recorded::from_json).collect::<Result<_, _>>();
-    Ok(Record { commit, context: root(), tree, events: events.map_err(|source| Error::Event { commit, source })? })
+    Ok(Record {
+        commit,
+        context: ContextId::main(),
+        tree,
+        events: events.map_err(|source| Error::Event { commit, source })?,
+    })
 }
 
 /// The state kept in a record, unless there is none or it is not of this version.

@@ -30,10 +30,12 @@ pub struct Batch {
 }
 
 /// Where a chain of records ends.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ChainEnd {
     /// The session's first record.
     pub first: CommitId,
+    /// The first records of the replays it has come through.
+    pub forks: Vec<CommitId>,
     pub tip: CommitId,
     /// The messages up to there.
     pub messages: u64,
@@ -53,19 +55,29 @@ pub struct Recorder {
     from: Option<CommitId>,
     /// The session's first record.
     first: Option<CommitId>,
+    /// The first records of the replays it has come through.
+    forks: Vec<CommitId>,
     messages: u64,
 }
 
 impl Recorder {
     /// A recorder for a chain that does not exist yet; the first append creates it.
     pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
-        Self { repo, session, context, redactor, task: None, tip: None, from: None, first: None, messages: 0 }
+        let (task, forks) = (None, Vec::new());
+        Self { repo, session, context, redactor, task, tip: None, from: None, first: None, forks, messages: 0 }
     }
 
     /// A recorder that goes on where a chain ends.
     pub fn resume(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor, end: ChainEnd) -> Self {
-        let ChainEnd { first, tip, messages } = end;
-        Self { tip: Some(tip), first: Some(first), messages, ..Self::create(repo, session, context, redactor) }
+        let ChainEnd { first, forks, tip, messages } = end;
+        Self { tip: Some(tip), first: Some(first), forks, messages, ..Self::create(repo, session, context, redactor) }
+    }
+
+    /// A recorder for a context of a replay, whose chain goes on from the end of another part of one; the first append
+    /// creates it. Messages are numbered on.
+    pub fn replay(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor, end: ChainEnd) -> Self {
+        let from = Some(end.tip);
+        Self { tip: None, from, ..Self::resume(repo, session, context, redactor, end) }
     }
 
     /// A recorder for another context of the session, whose chain goes on from a record of this one that has so many
@@ -76,6 +88,7 @@ impl Recorder {
             task: task.clone(),
             from: Some(from),
             first: self.first,
+            forks: self.forks.clone(),
             messages,
             ..Self::create(repo.clone(), session.clone(), context, redactor.clone())
         }
@@ -84,6 +97,11 @@ impl Recorder {
     /// Lets every record name the task its session works on, so that who looks for those need not read the others.
     pub fn on_task(self, task: Option<TaskId>) -> Self {
         Self { task, ..self }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.session
     }
 
     /// The newest record.
@@ -136,6 +154,10 @@ impl Recorder {
             .swap(&self.reference(), self.tip, commit, "pleach: record")
             .map_err(|error| self.refused(error))?;
         self.first = self.first.or(Some(commit));
+        let begins = |event: &Recorded| matches!(&event.event, Event::ContextForked(fork) if fork.is_run());
+        if self.tip.is_none() && batch.events.first().is_some_and(begins) {
+            self.forks.push(commit);
+        }
         self.tip = Some(commit);
         self.messages += batch.messages.len() as u64;
         git::pack::pack_if_large(&self.repo);
@@ -190,7 +212,8 @@ impl Recorder {
         }
         if let (Some(state), Some(first)) = (&batch.state, self.first) {
             // It follows from events without secrets.
-            let cache = serde_json::json!({"version": RECORD_VERSION, "first": first, "state": state});
+            let cache =
+                serde_json::json!({"version": RECORD_VERSION, "first": first, "forks": self.forks, "state": state});
             put(writer, "state.json", cache.to_string().as_bytes())?;
         }
         let files = batch.files.iter().map(|(name, id)| (RepoPath::from(name.as_str()), *id));

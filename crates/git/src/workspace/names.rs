@@ -35,7 +35,12 @@ pub fn parallel_branches(started: &PipelineStarted, session: &SessionId, own: &B
         let prefix = own.as_str().strip_suffix(&format!("{}{}", task_branches("", &task.target), task.id))?;
         Some(format!("{prefix}{}/{session}--", started.name))
     });
-    of_task.unwrap_or_else(|| format!("{own}--"))
+    of_task.unwrap_or_else(|| {
+        // The branch of a replay is one of those.
+        let last = own.as_str().rfind('/').map_or(0, |slash| slash + 1);
+        let end = own.as_str()[last..].find("--").map_or(own.as_str().len(), |at| last + at);
+        format!("{}--", &own.as_str()[..end])
+    })
 }
 
 /// The session and the context a parallel branch is named after; none for every other branch.

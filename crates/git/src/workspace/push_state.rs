@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::Error;
 use crate::git::Repo;
 use crate::git::remote::fetched_branches;
-use pleach_core::ids::{CommitId, RepoName, SessionId};
+use pleach_core::ids::{CommitId, RepoName, RunId};
 
 /// What the remotes of a session have, by repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,14 +79,14 @@ impl RemoteState {
 
 impl PushState {
     /// What is known of a session, nothing if it was never pushed.
-    pub fn read(common_dir: &Path, session: &SessionId) -> Self {
-        let text = std::fs::read_to_string(place(common_dir, session)).unwrap_or_default();
+    pub fn read(common_dir: &Path, run: &RunId) -> Self {
+        let text = std::fs::read_to_string(place(common_dir, run)).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// Keeps it, in place of what was known before.
-    pub fn write(&self, common_dir: &Path, session: &SessionId) -> io::Result<()> {
-        let path = place(common_dir, session);
+    pub fn write(&self, common_dir: &Path, run: &RunId) -> io::Result<()> {
+        let path = place(common_dir, run);
         let beside = path.with_extension(format!("json-{}", std::process::id()));
         path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
         std::fs::write(&beside, serde_json::to_string(self)?)?;
@@ -96,22 +96,22 @@ impl PushState {
     /// Notes refs that a remote was given otherwise, by their names here, if the session is pushed there.
     pub fn note_pushed(
         common_dir: &Path,
-        session: &SessionId,
+        run: &RunId,
         repo: &RepoName,
         remote: &str,
         refs: BTreeMap<String, CommitId>,
     ) -> io::Result<()> {
-        let mut known = Self::read(common_dir, session);
+        let mut known = Self::read(common_dir, run);
         match known.repos.get_mut(repo).filter(|known| known.remote == remote) {
             Some(known) => known.refs.extend(refs),
             None => return Ok(()),
         }
-        known.write(common_dir, session)
+        known.write(common_dir, run)
     }
 
     /// Forgets it.
-    pub fn forget(common_dir: &Path, session: &SessionId) -> Result<(), Error> {
-        let path = place(common_dir, session);
+    pub fn forget(common_dir: &Path, run: &RunId) -> Result<(), Error> {
+        let path = place(common_dir, run);
         match std::fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::Io { doing: "remove", path, source }),
             _ => Ok(()),
@@ -119,8 +119,8 @@ impl PushState {
     }
 }
 
-fn place(common_dir: &Path, session: &SessionId) -> PathBuf {
-    common_dir.join("pleach/push").join(format!("{session}.json"))
+fn place(common_dir: &Path, run: &RunId) -> PathBuf {
+    common_dir.join("pleach/push").join(format!("{run}.json").replace('/', "-"))
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_back_until_it_is_forgotten() {
         let dir = tempfile::tempdir().expect("a directory");
-        let session: SessionId = "abcdefgh".parse().expect("an id");
+        let session: RunId = "abcdefgh".parse().expect("an id");
         assert_eq!(PushState::read(dir.path(), &session), PushState::default());
         let failed = FailedPush { at: Timestamp::UNIX_EPOCH, why: "hook declined".into(), refs: BTreeMap::new() };
         let remote = RemoteState { remote: "/srv/x".into(), failed: Some(failed), ..RemoteState::default() };
@@ -145,8 +145,7 @@ mod tests {
     #[test]
     fn what_is_pushed_otherwise_counts_for_its_remote_alone() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (session, repo): (SessionId, _) =
-            ("abcdefgh".parse().expect("an id"), RepoName::new("repo").expect("a name"));
+        let (session, repo): (RunId, _) = ("abcdefgh".parse().expect("an id"), RepoName::new("repo").expect("a name"));
         let note = |remote: &str, number| {
             let refs = [("refs/heads/x".to_owned(), CommitId::from_bytes([number; 20]))].into();
             PushState::note_pushed(dir.path(), &session, &repo, remote, refs).expect("it is noted");

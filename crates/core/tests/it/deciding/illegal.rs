@@ -89,7 +89,7 @@ fn resume() -> Event {
 }
 
 fn resume_at(id: &str) -> Event {
-    Resumed { from: Some(node(id)), extra: Default::default() }.into()
+    Resumed { from: Some(node(id)), ..Resumed::default() }.into()
 }
 
 fn complete() -> Event {
@@ -113,6 +113,7 @@ fn fork(id: &str) -> Event {
         base: snapshot(1),
         branches: Default::default(),
         join: None,
+        replayed: None,
         extra: Default::default(),
     }
     .into()

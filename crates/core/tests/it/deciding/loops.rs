@@ -204,7 +204,7 @@ fn a_resumed_failed_run_resets_its_counts() {
     let inner = r#"start -> a a [max_visits=2] a -> a [condition="outcome=again"] a -> exit"#;
     let mut play = Play::run(&graph(inner), Script::new().node("a", [outcome("again")]));
     assert_eq!((play.runs("a"), play.state.failed_node()), (2, Some(&node("a"))));
-    play.record(vec![Resumed { from: Some(node("a")), extra: Default::default() }.into()]);
+    play.record(vec![Resumed { from: Some(node("a")), ..Resumed::default() }.into()]);
     let mut script = Script::new().node("a", [outcome("again"), Outcome::success()]);
     while play.step(&mut |visit| script.answer(visit)) {}
     assert_eq!((play.path().as_str(), play.ending()), ("start a a a a exit", "done"));

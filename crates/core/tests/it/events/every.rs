@@ -230,7 +230,7 @@ fn resumed() -> Vec<Event> {
     let refused = executed(Outcome::final_failure("No"), Route::FailureTarget { to: node("plan") });
     vec![
         NodeExecution { output_digest: Some("cbf29ce484222325".into()), ..refused }.into(),
-        Resumed { from: Some(node("test")), extra: Default::default() }.into(),
+        Resumed { from: Some(node("test")), ..Resumed::default() }.into(),
         ContextForked {
             from: "main".parse().unwrap(),
             context: "tests".parse().unwrap(),
@@ -239,6 +239,7 @@ fn resumed() -> Vec<Event> {
             base: at(2),
             branches: [(repo(), "pleach/hello/abcdefgh--tests".parse().unwrap())].into(),
             join: None,
+            replayed: None,
             extra: Default::default(),
         }
         .into(),
@@ -591,6 +592,7 @@ fn parallel() -> Vec<Event> {
             base: at(2),
             branches: Default::default(),
             join: Some(node("together")),
+            replayed: None,
             extra: Default::default(),
         }
         .into(),

@@ -61,7 +61,7 @@ impl<'a> PlannerBudget<'a> {
     pub(crate) fn pay(&mut self, node: &NodeId, agent: &str, turn: &Turn) -> Result<(), Error> {
         self.turns += 1;
         let event = AgentTurn {
-            turn: TurnId { context: git::record::root(), number: self.turns },
+            turn: TurnId { context: pleach_core::ids::ContextId::main(), number: self.turns },
             turn_number: self.turns,
             node_id: node.clone(),
             visit: 1,

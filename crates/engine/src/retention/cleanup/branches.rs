@@ -10,7 +10,7 @@ use crate::env::{Error, lock_name};
 use crate::keep::{KeptWork, RemoveError, delete};
 use crate::landing::{MergeQueue, QueueError, queue_targets};
 use crate::tree::progress::{self, ProgressReader};
-use crate::view::session_worktrees;
+use crate::view::run_worktrees;
 use git::Repo;
 use git::record::History;
 use git::workspace::{
@@ -182,7 +182,7 @@ impl KnownBranches {
         }
         Ok(match owner {
             BranchOwner::Session(session) => {
-                let worktree = session_worktrees(repo, session)?.into_iter().next();
+                let worktree = run_worktrees(repo, &session.into())?.into_iter().next();
                 match worktree {
                     Some(worktree) => Some(BranchStays::HasWorktree(worktree.path)),
                     None if is_made_by(repo, session, tip)? || is_elsewhere(repo, &branch_ref(branch), tip)? => None,

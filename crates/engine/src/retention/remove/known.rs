@@ -2,12 +2,12 @@
 
 use crate::env::{Error, SessionRepos};
 use crate::keep::{RecordRefs, copied_in, read_work};
-use crate::view::{SessionStatus, Summary, session_worktrees};
+use crate::view::{SessionStatus, Summary, run_worktrees};
 use git::Repo;
 use git::record::{self, History, work_commits};
 use git::workspace::{branch_ref, parallel_branches};
 use pleach_core::event::{Event, TaskOf};
-use pleach_core::ids::{BranchName, CommitId, RepoName, RepoPath, SessionId};
+use pleach_core::ids::{BranchName, CommitId, RepoName, RepoPath, RunId};
 use pleach_core::step::StepKind;
 
 /// The facts a removal is based on.
@@ -43,13 +43,13 @@ pub(super) struct KnownWork {
 impl KnownWork {
     /// What is known about a session with these records. `copied_in` are the files copied into worktrees today, used if
     /// the record does not say which were copied.
-    pub fn of(repo: &Repo, id: &SessionId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
-        let why = match Summary::newest(repo, id) {
+    pub fn of(repo: &Repo, run: &RunId, records: &RecordRefs, copied_in: &[RepoPath]) -> Result<Self, Error> {
+        let why = match Summary::newest(repo, run) {
             Ok(summary) => {
                 let known = Self::recorded(&summary, summary.started.record_repo());
                 let is_wide = known.landed.is_some() && !summary.state.forks.is_empty();
-                let joins = if is_wide { joins(repo, id)? } else { Vec::new() };
-                return Self { joins, ..known }.or_older(repo, id, records);
+                let joins = if is_wide { joins(repo, run)? } else { Vec::new() };
+                return Self { joins, ..known }.or_older(repo, run, records);
             }
             Err(gone @ Error::Record(record::Error::Missing { .. })) => return Err(gone),
             // A later attempt may read it.
@@ -58,7 +58,7 @@ impl KnownWork {
             }
             Err(unreadable) => unreadable.to_string(),
         };
-        let found = Self::found(repo, id, records)?;
+        let found = Self::found(repo, run, records)?;
         Ok(Self { copied_in: copied_in.to_vec(), unreadable: Some(why), ..found })
     }
 
@@ -67,13 +67,13 @@ impl KnownWork {
     pub fn elsewhere(
         record: &Repo,
         repos: &SessionRepos,
-        id: &SessionId,
+        run: &RunId,
         copied_in: &[RepoPath],
     ) -> Result<Vec<(RepoName, Self)>, Error> {
-        let Ok(summary) = Summary::newest(record, id) else {
+        let Ok(summary) = Summary::newest(record, run) else {
             let others = repos.iter().filter(|(name, _)| *name != repos.record_name());
             let found = others.map(|(name, repo)| {
-                let found = Self::found(repo, id, &Vec::new())?;
+                let found = Self::found(repo, run, &Vec::new())?;
                 Ok((name.clone(), Self { copied_in: copied_in.to_vec(), ..found }))
             });
             let found = found.collect::<Result<Vec<_>, git::Error>>()?;
@@ -83,7 +83,7 @@ impl KnownWork {
         let known = |name: &RepoName| {
             let known = Self::recorded(&summary, name);
             match repos.get(name) {
-                Some(repo) => Ok((name.clone(), known.or_older(repo, id, &Vec::new())?)),
+                Some(repo) => Ok((name.clone(), known.or_older(repo, run, &Vec::new())?)),
                 None => Ok((name.clone(), known)),
             }
         };
@@ -112,14 +112,14 @@ impl KnownWork {
     }
 
     /// Falls back to an older commit if the newest is unreadable.
-    fn or_older(self, repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, Error> {
+    fn or_older(self, repo: &Repo, run: &RunId, records: &RecordRefs) -> Result<Self, Error> {
         // The session's base may be damaged as well, but it is not being removed.
         let base = self.base.filter(|base| repo.commit(*base).is_ok());
         let Some(damage) = self.work.and_then(|work| read_work(repo, work, base).err()) else { return Ok(self) };
         if !damage.is_damage() {
             return Err(damage.into());
         }
-        let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
+        let older = newest_work(repo, run, records, self.branch.as_ref(), base)?;
         // Without one, the uncommitted files in its worktree would be lost silently.
         let Some(work) = older else { return Err(damage.into()) };
         Ok(Self { work: Some(work), lost: Some(git::diagnose_corruption(repo, damage).to_string()), ..self })
@@ -127,23 +127,27 @@ impl KnownWork {
 
     /// The branch named after the session, and the newest commit reachable from the readable part of the record, the
     /// branch or the worktree. The branch of a task has another name; its next session uses it.
-    fn found(repo: &Repo, id: &SessionId, records: &RecordRefs) -> Result<Self, git::Error> {
+    fn found(repo: &Repo, run: &RunId, records: &RecordRefs) -> Result<Self, git::Error> {
         let names = repo.refs().names("refs/heads/")?;
-        let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
+        let own = run.to_string().replace('/', "--");
+        let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(own.as_str()));
         let branch = match (named.next().and_then(|name| name.strip_prefix("refs/heads/")), named.next()) {
             (Some(branch), None) => branch.parse().ok(),
             // Among several branches, the session's own is unknown, so all of them stay.
             _ => None,
         };
-        let work = newest_work(repo, id, records, branch.as_ref(), None)?;
-        let parallel = branch.as_ref().map(|branch: &BranchName| format!("{branch}--"));
+        let work = newest_work(repo, run, records, branch.as_ref(), None)?;
+        let parallel = branch.as_ref().map(|branch: &BranchName| {
+            let (session, _) = branch.as_str().rsplit_once("--").unwrap_or((branch.as_str(), ""));
+            format!("{session}--")
+        });
         Ok(Self { branch, parallel, work, ..Self::default() })
     }
 }
 
 /// The commits by which the main context of a session has joined others.
-fn joins(repo: &Repo, id: &SessionId) -> Result<Vec<CommitId>, Error> {
-    let history = History::all(repo, id)?;
+fn joins(repo: &Repo, run: &RunId) -> Result<Vec<CommitId>, Error> {
+    let history = History::all(repo, run)?;
     let joined = history.events().flat_map(|recorded| match &recorded.event {
         Event::ContextJoined(joined) => joined.result.values().copied().collect(),
         Event::WorktreeMerged(merged) => vec![merged.git_sha],
@@ -155,14 +159,14 @@ fn joins(repo: &Repo, id: &SessionId) -> Result<Vec<CommitId>, Error> {
 /// The newest readable commit of a session: from the readable part of its record, its branch or its worktree.
 fn newest_work(
     repo: &Repo,
-    id: &SessionId,
+    run: &RunId,
     records: &RecordRefs,
     branch: Option<&BranchName>,
     base: Option<CommitId>,
 ) -> Result<Option<CommitId>, git::Error> {
     let on_branch = branch.and_then(|branch| repo.refs().find(&branch_ref(branch)).ok().flatten());
     let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| work_commits(repo, tip));
-    let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
+    let in_copy = run_worktrees(repo, run)?.into_iter().find_map(|copy| copy.head);
     // The files of a worktree without a known commit are compared with those of the checkout.
     let head = repo.head().ok().map(|head| head.commit);
     let mut all = recorded.chain([on_branch, in_copy, base, head].into_iter().flatten());

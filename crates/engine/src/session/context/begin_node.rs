@@ -84,7 +84,7 @@ pub(crate) fn begin(
     let known = know(context, node, conversation)?;
     record_start(context, node, visit, start, conversation)?;
     let assignment = Assignment {
-        session: context.plan.id.clone(),
+        session: context.plan.run.session.clone(),
         context: context.id.clone(),
         record: newest_record(context),
         visit: visit.clone(),

@@ -82,7 +82,7 @@ fn merge(
             trailers: vec![
                 ("Orchestra-Node".into(), node.id.to_string()),
                 ("Orchestra-Pipeline".into(), context.plan.started.name.to_string()),
-                ("Orchestra-Session".into(), context.plan.id.to_string()),
+                ("Orchestra-Session".into(), context.plan.run.session.to_string()),
             ],
         };
         let side = MergeSide { commit: conflict.theirs, message, at: clock::now() };

@@ -90,10 +90,17 @@ impl Context {
         }
     }
 
+    /// Takes the state of a return that is on disk.
+    pub(crate) fn returned(&mut self, state: State, event: Recorded) {
+        self.state = Arc::new(state);
+        self.written.push(event);
+        self.events_since_state = 0;
+    }
+
     /// Publishes events that are on disk but not yet published.
     pub(crate) fn announce(&mut self) {
         for recorded in std::mem::take(&mut self.written) {
-            let by = Some((self.plan.id.clone(), self.id.clone()));
+            let by = Some((self.plan.run.session.clone(), self.id.clone()));
             self.engine.events.send(Notification { by, recorded: Arc::new(recorded) });
         }
     }

@@ -10,7 +10,7 @@ use git::record::History;
 pub(crate) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
     let ranges = interrupted(&context.state);
     if !ranges.is_empty() {
-        let history = History::all_in(&context.repo, &context.plan.id, &context.id)?;
+        let history = History::all_in(&context.repo, &context.plan.run.session, &context.id)?;
         context.memory.interrupted = messages(&context.repo, &history, &ranges)?;
     }
     Ok(())
@@ -19,7 +19,7 @@ pub(crate) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
 /// Loads the wanted messages, reading the record only if they are not in memory.
 pub(crate) fn hear(context: &mut Context, wanted: &Wanted) -> Result<(), Error> {
     let history = if context.memory.heard.lacks(&context.state, wanted) {
-        Some(History::all_in(&context.repo, &context.plan.id, &context.id)?)
+        Some(History::all_in(&context.repo, &context.plan.run.session, &context.id)?)
     } else {
         None
     };

@@ -125,7 +125,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, setup: &mut WorktreeSetu
     }
     if let Some(mut copy) = setup.take_left(name) {
         // An earlier session of this process worked here.
-        let kept = workspace::hand_over(&mut copy, context.plan.id.clone(), branch, at)?;
+        let kept = workspace::hand_over(&mut copy, context.plan.run.session.clone(), branch, at)?;
         setup.keep(context, name, kept);
         let rules = context.engine.worktrees.left_out(&copy.repo, base)?;
         workspace::apply_exclusions(&mut copy, &rules)?;
@@ -164,7 +164,7 @@ fn make_copy_of(context: &mut Context, name: &RepoName, setup: &mut WorktreeSetu
     let is_set_up = git::worktree::is_set_up(&worktree);
     let carries = context.state.task.as_ref().map_or(Commits::Turns, |task| task.of.commits);
     let owner = CopyOwner {
-        session: context.plan.id.clone(),
+        session: context.plan.run.session.clone(),
         branch,
         carries,
         limits: context.engine.worktrees.limits.clone(),

@@ -27,7 +27,7 @@ use git::{Conflict, MergeError, Repo};
 use os::confined_fs::ConfinedDir;
 use os::process::{Cancel, Canceller};
 use pleach_core::event::{Outcome, Warning, WarningCode};
-use pleach_core::ids::{CommitId, ContextId, SessionId};
+use pleach_core::ids::{CommitId, ContextId, RunId};
 use pleach_core::merge::Tier;
 use pleach_core::plan::pipeline::{HandlerKind, Node, WritePolicy};
 
@@ -80,7 +80,7 @@ impl Running {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("session", &self.plan.id).finish_non_exhaustive()
+        f.debug_struct("Executor").field("session", &self.plan.run.session).finish_non_exhaustive()
     }
 }
 
@@ -89,11 +89,11 @@ impl Executor {
         Self { engine, plan, desks: Arc::default(), watch: None }
     }
 
-    /// An executor for a session known only from its record, and not on a task.
-    pub fn of_record(engine: Arc<Engine>, repos: SessionRepos, session: &SessionId) -> Result<Self, Error> {
-        let history = History::newest(repos.record(), session)?;
+    /// An executor for a run known only from its record, and not on a task.
+    pub fn of_record(engine: Arc<Engine>, repos: SessionRepos, run: &RunId) -> Result<Self, Error> {
+        let history = History::newest(repos.record(), run)?;
         let pipeline = recorded_pipeline(&history.started)?;
-        let plan = SessionPlan::new(session.clone(), history.started, pipeline, repos, None, engine.cancel.clone())?;
+        let plan = SessionPlan::new(run.clone(), history.started, pipeline, repos, None, engine.cancel.clone())?;
         Ok(Self::new(engine, Arc::new(plan)))
     }
 
@@ -198,7 +198,7 @@ impl Executor {
                 let task = self.plan.started.task.as_ref().expect("only sessions on tasks do this");
                 let copy = workspace.copy_mut(&task.repo);
                 let copy = copy.expect("a session on a task has a worktree of the task's repository");
-                let (id, branch) = (self.plan.id.clone(), copy.branch.clone());
+                let (id, branch) = (self.plan.run.session.clone(), copy.branch.clone());
                 tokio::task::block_in_place(|| workspace::hand_over(copy, id, branch, CopyPosition::all(commit)))?;
                 self.set_up(workspace, warnings).await?;
             }
@@ -298,7 +298,7 @@ impl Executor {
         Worker {
             engine: Arc::clone(&self.engine),
             cancel,
-            session: self.plan.id.clone(),
+            session: self.plan.run.session.clone(),
             pipeline: self.plan.started.name.clone(),
             variables: self.plan.variables(),
             node,

@@ -9,6 +9,7 @@ use super::assignment::{Assignment, NodeStart};
 use crate::env::{Engine, Error, ReviewedWork};
 use crate::session::preamble;
 use crate::session::session_plan::SessionPlan;
+use crate::view::folded;
 use agents::llm::Message;
 use git::record::History;
 use git::{Repo, TreeId};
@@ -125,7 +126,7 @@ impl RecordedFacts {
     /// The facts for an assignment, from nothing but the record it names.
     pub(crate) fn at(engine: &Engine, plan: &SessionPlan, node: &Node, assignment: &Assignment) -> Result<Self, Error> {
         let repo = plan.repo();
-        let history = History::all_at(repo, &plan.id, &assignment.context, assignment.record)?;
+        let history = History::all_at(repo, &plan.run.session, &assignment.context, assignment.record)?;
         let visit = &assignment.visit;
         let events: Vec<_> = history.events().collect();
         let is_start = |event: &Event| match event {
@@ -140,7 +141,7 @@ impl RecordedFacts {
         };
         // A fan-out that brings its branches together does so after all it has recorded of them.
         let until = if node.handler == HandlerKind::Parallel { events.len() } else { start };
-        let state = State::fold(plan.start_node.clone(), events[..until].iter().copied())?;
+        let state = folded(&history, &plan.start_node, until)?;
         let mut interrupted = messages(repo, &history, &interrupted(&state))?;
         let mut recorded = None;
         if assignment.start == NodeStart::Over {
@@ -193,7 +194,7 @@ pub(crate) fn judged(
     let answer = newest_answer(state).map(|node| (node.clone(), heard.answer(&node)));
     let conflicts = state.next_conflict().into_iter().flat_map(|conflict| &conflict.paths);
     let conflicts = conflicts.map(|path| path.path.clone()).collect();
-    Ok(ReviewedWork { session: plan.id.clone(), answer, changes, conflicts, worktree: worktree.to_owned() })
+    Ok(ReviewedWork { session: plan.run.session.clone(), answer, changes, conflicts, worktree: worktree.to_owned() })
 }
 
 /// An agent's messages and files before its node starts over.

@@ -35,7 +35,7 @@ impl Setup<'_> {
     pub(crate) async fn again(&mut self) -> Result<(), Error> {
         let lost = self.workspace.copies().filter(|copy| workspace::has_lost_setup(copy)).map(|copy| copy.name.clone());
         for repo in lost.collect::<Vec<_>>() {
-            let (own, kept) = own_refs(self.copy(&repo), &self.plan.started.name, &self.plan.id);
+            let (own, kept) = own_refs(self.copy(&repo), &self.plan.started.name, &self.plan.run.session);
             let copy = self.copy_mut(&repo);
             let (before, look) = tokio::task::block_in_place(|| {
                 let before = workspace::scan_before_setup(copy)?;
@@ -107,7 +107,7 @@ impl Setup<'_> {
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(20)..].join("\n");
         let last = self.engine.redactor.text(&last).into_owned();
-        let session = self.plan.id.clone();
+        let session = self.plan.run.session.clone();
         Err(match output.exit {
             Exit::Cancelled if self.plan.cancel.is_cancelled() => Error::Cancelled { session },
             Exit::Cancelled => Error::Interrupted { session },

@@ -275,8 +275,11 @@ impl WorkBuilder<'_> {
             result.file = (!self.withheld.contains(&result.id)).then(|| dir.join(file_name(result)));
             result.text = known.heard.answer(&result.id);
         }
-        let how =
-            Telling { session: &plan.id, fidelity: conversation.fidelity, output_chars: self.engine.output_chars };
+        let how = Telling {
+            session: &plan.run.session,
+            fidelity: conversation.fidelity,
+            output_chars: self.engine.output_chars,
+        };
         let (preamble, named) = preamble::text(&plan.pipeline, &known.state, &results, how);
         let offered = |NodeResult { id, file, text, .. }| Some(Offered { node: id, file: file?, text });
         (preamble, results.into_iter().filter(|result| named.contains(&result.id)).filter_map(offered).collect())

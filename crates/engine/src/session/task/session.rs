@@ -174,7 +174,7 @@ impl TaskSession {
     pub fn turn_away(&mut self, built: CommitId, step: &StepKind, report: StepReport) -> Result<(), Error> {
         self.at_root(|context| {
             recording::flush(context)?;
-            let (id, branch) = (context.plan.id.clone(), context.task_copy().branch.clone());
+            let (id, branch) = (context.plan.run.session.clone(), context.task_copy().branch.clone());
             workspace::hand_over(context.task_copy_mut(), id, branch, CopyPosition::all(built))?;
             step::turn_red(context, built, step, report)
         })
@@ -273,7 +273,7 @@ impl TaskSession {
         }
         let node = node.id.clone();
         if by_agent {
-            let (id, copy) = (self.plan.id.clone(), self.root_mut().task_copy_mut());
+            let (id, copy) = (self.plan.run.session.clone(), self.root_mut().task_copy_mut());
             tokio::task::block_in_place(|| {
                 workspace::hand_over(copy, id, copy.branch.clone(), CopyPosition::all(commit))
             })?;
@@ -301,7 +301,7 @@ impl TaskSession {
     async fn retest(&mut self, node: NodeId, commit: CommitId) -> Result<NodeFinished, Error> {
         let root = self.root();
         let assignment = Assignment {
-            session: self.plan.id.clone(),
+            session: self.plan.run.session.clone(),
             context: root.id.clone(),
             record: begin_node::newest_record(root),
             visit: Visit { node: node.clone(), visit: 1, attempt: 1, from: None },

@@ -297,7 +297,7 @@ fn is_leaf_task(context: &Context) -> bool {
 pub(crate) fn facts(context: &Context, kind: StepKind, passed: bool) -> Step {
     let task = context.task_of();
     Step {
-        session: Some(context.plan.id.clone()),
+        session: Some(context.plan.run.session.clone()),
         tree: Some(task.tree.clone()),
         name: Some(task.name.clone()),
         ..Step::new(Some(task.id.clone()), kind, passed)

@@ -1,0 +1,187 @@
+//! `pleach replay`
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use engine::session::{ReplayOptions, RunPoint, Session, start_replay};
+use git::record::{CutTarget, History};
+use pleach_core::event::{ReplayChanges, ReplayPipeline, Via};
+use pleach_core::ids::{InvalidId, NodeId, RunId};
+
+use crate::answers::AnswerArgs;
+use crate::code::Code;
+use crate::commands::run::read_inputs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::globals::Globals;
+use crate::lib_errors::{of_engine, of_record};
+use crate::pipeline_file::PipelineFile;
+use crate::place::Place;
+use crate::recorded_run::{GoingOn, RecordedRun, of_opening};
+use crate::runtime::block_on;
+use crate::session::{print_agents, run_to_end, warn_unmetered};
+use crate::sessions::{self, SessionFilter, SessionGround};
+use crate::settings;
+
+/// Go on from a point of a session, in a run of its own.
+///
+/// A replay has its own branch, worktree and records; nothing is written to the run it is forked from, which may go on
+/// working. Nodes that had completed at the point are not run again. Files come back with the point; what commands have
+/// done elsewhere (databases, services, pushes) is not undone, and commands after the point run again.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The session, the beginning of its id, or one of its replays: `SID/r1`; by default the newest.
+    session: Option<String>,
+    #[command(flatten)]
+    point: PointArgs,
+    /// The agent for nodes that name none, written as `agent` in pleach.yaml.
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// The model of that agent, for nodes that name none.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Tell its first agent this beside its prompt.
+    #[arg(long, value_name = "TEXT")]
+    prompt_append: Option<String>,
+    /// Another value for an input.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    inputs: Vec<String>,
+    /// Another pipeline, which has the node it goes on at.
+    #[arg(long, value_name = "FILE")]
+    pipeline: Option<PathBuf>,
+    /// How an agent continues that was in the middle of its node at that turn.
+    #[arg(long, value_name = "HOW")]
+    via: Option<ViaArg>,
+    /// Show what would run again and what it cost, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    answers: AnswerArgs,
+}
+
+/// Where a replay begins.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct PointArgs {
+    /// After this turn: its number, `main.17`, or its commit.
+    #[arg(long, value_name = "TURN")]
+    turn: Option<String>,
+    /// After this node has completed, for the last time unless a visit is given; `start` is the beginning.
+    #[arg(long, value_name = "NODE[@VISIT]")]
+    checkpoint: Option<String>,
+    /// At this node, on the code of the end; the run has reached it before.
+    #[arg(long, value_name = "NODE")]
+    from: Option<String>,
+}
+
+/// How an agent continues that was in the middle of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ViaArg {
+    /// Its program runs again; what its model answered before is taken from the record.
+    Redrive,
+    /// It is told what was done.
+    Summary,
+}
+
+impl From<ViaArg> for Via {
+    fn from(via: ViaArg) -> Self {
+        match via {
+            ViaArg::Redrive => Self::Redrive,
+            ViaArg::Summary => Self::Summary,
+        }
+    }
+}
+
+pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
+    let answers = args.answers.read(globals)?;
+    let local = settings::load_for(globals, &globals.dir)?.deepening(!args.dry_run);
+    let place = Place::find(&globals.dir, None, &local)?;
+    let named = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Any)?;
+    let ground = SessionGround { settings: local.clone(), place: place.clone() };
+    let point = find_point(&ground, &named, &args.point)?;
+    let options = ReplayOptions {
+        begins: args.point.from.as_deref().map(node_id).transpose()?,
+        via: args.via.map(Via::from),
+        changes: changes(globals, &args, &point)?,
+    };
+    options.check(&point).map_err(|error| of_engine(&error))?;
+    let started = options.started(&point);
+    let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
+    let given = [("--agent", "agent", &args.agent), ("--model", "model", &args.model)];
+    let flags = given.into_iter().filter_map(|(flag, key, value)| Some((flag.into(), key.into(), value.clone()?)));
+    let on = GoingOn { run: &point.run, started: &started, work: &work, flags: flags.collect(), answers };
+    let recorded = RecordedRun::prepare(globals, local, place, on)?;
+    let engine = &recorded.built.engine;
+    block_on(recorded.built.stopped_by(), async {
+        print_agents(globals, engine, recorded.pipeline.agent_nodes()).await;
+        warn_unmetered(engine.unmetered([&recorded.pipeline]));
+        let opened = &mut |session: &Session| say_begun(globals, session, &point);
+        let session = start_replay(Arc::clone(engine), recorded.places.repos(), &point, &options, opened).await;
+        let session = session.map_err(|error| of_opening(&point.run, &error))?;
+        run_to_end(globals, session, recorded.protection()).await
+    })
+}
+
+/// The point a replay begins at. A turn that a replay has inherited belongs to the run it was forked from.
+fn find_point(ground: &SessionGround, named: &RunId, args: &PointArgs) -> Result<RunPoint, Failure> {
+    let history = History::newest(&ground.place.repo, named).map_err(|error| of_record(&error))?;
+    let repos = ground.repos(&history.started);
+    let (run, target) = match (&args.turn, &args.checkpoint) {
+        (Some(turn), _) => {
+            let (run, turn) = sessions::named_turn(&repos, named, turn)?;
+            (run, CutTarget::Turn(turn))
+        }
+        (None, Some(checkpoint)) => (named.clone(), checkpoint_of(checkpoint)?),
+        (None, None) => (named.clone(), CutTarget::Newest),
+    };
+    let begins = args.from.as_deref().map(node_id).transpose()?;
+    let found = RunPoint::find(&repos, &run, &target, begins.as_ref());
+    // Every run has a beginning, whatever its first node is called.
+    let is_beginning = args.checkpoint.as_deref() == Some("start");
+    let found = match found {
+        Err(engine::env::Error::NoCut(_)) if is_beginning => RunPoint::find(&repos, &run, &CutTarget::Start, None),
+        found => found,
+    };
+    found.map_err(|error| of_engine(&error))
+}
+
+fn checkpoint_of(given: &str) -> Result<CutTarget, Failure> {
+    let (node, visit) = match given.split_once('@') {
+        Some((node, visit)) => (node, Some(visit)),
+        None => (given, None),
+    };
+    let malformed = || {
+        Failure::new(Code::InputMalformed, format!("`{given}` is not NODE or NODE@VISIT"))
+            .hint("visits are counted from 1, as in `--checkpoint test@2`")
+    };
+    let visit = visit.map(|visit| visit.parse().map_err(|_| malformed())).transpose()?;
+    Ok(CutTarget::Checkpoint { node: node_id(node)?, visit })
+}
+
+fn node_id(given: &str) -> Result<NodeId, Failure> {
+    given.parse().map_err(|error: InvalidId| Failure::new(Code::NoSuchNode, error.to_string()))
+}
+
+/// What the replay does otherwise.
+fn changes(globals: &Globals, args: &ReplayArgs, point: &RunPoint) -> Result<ReplayChanges, Failure> {
+    let pipeline =
+        args.pipeline.as_ref().map(|file| PipelineFile::read_given(file, &globals.path(file))).transpose()?;
+    let pipeline = pipeline.map(|file| ReplayPipeline { dot: file.source, dot_path: file.name, files: file.files });
+    let _ = point;
+    Ok(ReplayChanges {
+        model: args.model.clone(),
+        agent: args.agent.clone(),
+        prompt_append: args.prompt_append.clone(),
+        inputs: read_inputs(&args.inputs)?,
+        pipeline,
+    })
+}
+
+/// Says which run begins, before its files are laid out.
+fn say_begun(globals: &Globals, session: &Session, point: &RunPoint) {
+    if !globals.json && globals.verbosity >= 0 {
+        let at = session.state().next_node().map(|node| format!(", at `{node}`")).unwrap_or_default();
+        say!("replay {} of session {} from {}{at}", session.run().root, point.run, point.name());
+    }
+}
