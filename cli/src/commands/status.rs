@@ -9,12 +9,13 @@ use engine::landing::unfinished_landings;
 use engine::tree::TreeRepo;
 use engine::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use engine::tree::progress::ProgressReader;
-use engine::view::{RepoWork, SessionStatus, Sessions, Summary, View, resolve_run, run_worktrees};
+use engine::view::{RepoWork, RunView, SessionStatus, Sessions, Summary, View, resolve_run, run_worktrees, runs};
 use git::Repo;
+use git::record::History;
 use git::workspace::{LockHolder, target_of, task_lock};
 use pleach_core::clock;
 use pleach_core::event::Landing;
-use pleach_core::ids::{BranchName, CommitId, ContextId, RepoName, SessionId, TaskId};
+use pleach_core::ids::{BranchName, CommitId, RepoName, RunId, SessionId, TaskId};
 use pleach_core::step::{TreeName, shown_name};
 use pleach_core::text::{counted, shell_word};
 use serde_json::{Value, json};
@@ -25,12 +26,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks};
 use crate::globals::Globals;
-use crate::lib_errors::{of_engine, of_git, of_no_task, of_tree};
+use crate::lib_errors::{of_engine, of_git, of_no_task, of_record, of_tree};
 use crate::next_commands::{about, resume_task};
 use crate::place::Place;
 use crate::place::target;
 use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
-use crate::render::{Out, pushes, question, session as show, spent};
+use crate::render::{Out, pushes, question, run_tree, session as show, spent};
 use crate::sessions::{self, SessionGround};
 use crate::settings;
 use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
@@ -169,8 +170,11 @@ fn all(
         Some((context, reader)) => gone(repo, &context.target, &open, reader)?,
         None => BTreeSet::new(),
     };
-    let open: Vec<Listed> =
-        open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
+    let open: Vec<Listed> = open
+        .into_iter()
+        .map(|(id, summary)| (id.into(), summary.map_err(|error| of_engine(&error).sentence())))
+        .collect();
+    let open = with_replays(repo, open)?;
     let worked = context.and_then(TreeContext::holder);
     let (mut tasks, unreadable) = match &args.tree {
         Some(_) => Default::default(),
@@ -209,10 +213,10 @@ fn all(
             Some(repo.clone())
         }
     };
-    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, &id.into(), find)).collect();
+    let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
     let target = context.map(|context| &context.target);
     let overview =
-        Overview { target, worked, trees, broken, tasks, unreadable, marks, open, gone, landed, failed_pushes };
+        Overview { repo, target, worked, trees, broken, tasks, unreadable, marks, open, gone, landed, failed_pushes };
     page.document = overview.document();
     page.text = overview.text();
     if let Some(why) = no_trees(repo, prefix) {
@@ -247,21 +251,41 @@ fn gone(
 }
 
 /// A session and where it is, or why that cannot be read.
-type Listed = (SessionId, Result<Summary, String>);
+type Listed = (RunId, Result<Summary, String>);
 
-fn session_json((id, summary): &Listed, marks: &ForecastMarks) -> Value {
+/// A session, with those of its runs that are listed.
+fn session_json(repo: &Repo, (id, summary): &Listed, all: &[Listed], marks: &ForecastMarks) -> Value {
     match summary {
         Ok(summary) => {
             let mut document = show::summary_json(summary);
             document["forecast"] = json!(marks.session(summary));
+            let own = all.iter().filter(|(run, _)| run.session == id.session);
+            let own = own.filter_map(|(_, summary)| RunView::of(repo, summary.as_ref().ok()?).ok());
+            document["runs"] = json!(own.collect::<Vec<_>>());
             document
         }
-        Err(why) => json!({"session": id, "standing": {"is": "unreadable", "reason": why}}),
+        Err(why) => json!({"session": id.session, "standing": {"is": "unreadable", "reason": why}}),
     }
+}
+
+/// The replays of sessions, each after its session.
+fn with_replays(repo: &Repo, open: Vec<Listed>) -> Result<Vec<Listed>, Failure> {
+    let all = History::all_runs(repo).map_err(|error| of_record(&error))?;
+    let mut replays: BTreeMap<SessionId, Vec<Listed>> = BTreeMap::new();
+    for run in all.into_iter().filter(|run| !run.is_first()) {
+        let summary = Summary::newest(repo, &run).map_err(|error| of_engine(&error).sentence());
+        replays.entry(run.session.clone()).or_default().push((run, summary));
+    }
+    let with = |listed: Listed| {
+        let own = replays.remove(&listed.0.session).unwrap_or_default();
+        std::iter::once(listed).chain(own).collect::<Vec<_>>()
+    };
+    Ok(open.into_iter().flat_map(with).collect())
 }
 
 /// What `status` shows without an id.
 struct Overview<'a> {
+    repo: &'a Repo,
     target: Option<&'a BranchName>,
     /// Who works the trees of the target.
     worked: Option<LockHolder>,
@@ -282,13 +306,15 @@ struct Overview<'a> {
 impl Overview<'_> {
     fn document(&self) -> Value {
         let Self { marks, trees, broken, .. } = self;
+        let first = self.open.iter().filter(|(run, _)| run.is_first());
+        let sessions = first.map(|listed| session_json(self.repo, listed, &self.open, marks));
         json!({
             "target": self.target,
             "worked_by": self.worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
             "trees": trees.iter().map(TreeView::json).chain(broken.iter().map(broken_tree_json)).collect::<Vec<_>>(),
             "tasks": self.tasks.iter().map(|view| task::marked_task_json(view, marks)).collect::<Vec<_>>(),
             "unreadable_tasks": self.unreadable,
-            "sessions": self.open.iter().map(|listed| session_json(listed, marks)).collect::<Vec<_>>(),
+            "sessions": sessions.collect::<Vec<_>>(),
             "landed_sessions": self.landed,
             "failed_pushes": self.failed_pushes,
         })
@@ -332,6 +358,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         let (at, missing) = read().map_err(|error| of_engine(&error))?;
         branches.push(BranchNow { repo_work, at, missing });
     }
+    let all_runs = runs(repo, &summary.session).map_err(|error| of_engine(&error))?;
     let is_landing = unfinished_landings(repo).contains(&summary.session);
     let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
     let mut out = Out::new();
@@ -350,6 +377,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         document["questions"] = asked.iter().map(question::json).collect();
         document["go_on"] = resume_hint(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
+        document["runs"] = json!(all_runs);
         document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
@@ -359,9 +387,13 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     let remotes = pushes::of(&repos, summary);
     let named = |name: &RepoName| if remotes.len() > 1 { format!("{name}: ") } else { String::new() };
     fields.extend(remotes.iter().map(|(name, pushed)| ("remote", format!("{}{}", named(name), pushed.text()))));
-    let to_finish = format!("cut off; `pleach land {}` finishes it", summary.session);
+    let to_finish = format!("cut off; `pleach land {}` finishes it", summary.run);
     fields.extend(is_landing.then_some(("landing", to_finish)));
     out.line(show::fields(&fields))?;
+    if all_runs.len() > 1 {
+        out.line("")?;
+        out.line(run_tree::text(&all_runs, clock::now()))?;
+    }
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -393,7 +425,7 @@ fn details(
     branches: &[BranchNow<'_>],
     copies: Vec<String>,
 ) -> Vec<(&'static str, String)> {
-    let mut fields = vec![("session", summary.session.to_string())];
+    let mut fields = vec![("session", summary.run.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
     fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
     if let Some(task) = &summary.started.task {
@@ -408,7 +440,8 @@ fn details(
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
     for asked in summary.questions() {
-        let branch = if asked.context == ContextId::main() { String::new() } else { format!(" ({})", asked.address()) };
+        let branch =
+            if asked.context == asked.context.run_root() { String::new() } else { format!(" ({})", asked.address()) };
         fields.push(("question", format!("{}{branch}", show::plain(&asked.text))));
         fields.push(("choices", show::plain(&asked.choices_in_words())));
         fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
@@ -436,7 +469,7 @@ fn merge(globals: &Globals, summary: &Summary, branches: &[BranchNow<'_>]) -> Op
     let changed: Vec<&BranchNow<'_>> = branches.iter().filter(|now| own && now.repo_work.has_changed()).collect();
     let first = changed.first()?;
     if summary.started.has_several_repos() {
-        return Some(about(globals, &globals.dir, &format!("land {}", summary.session), None));
+        return Some(about(globals, &globals.dir, &format!("land {}", summary.run), None));
     }
     let switch = first.repo_work.target.map(|target| format!("git switch {} && ", shell_word(target)));
     let what = first.missing.map_or_else(|| shell_word(first.repo_work.branch), |tip| tip.short());
@@ -445,7 +478,7 @@ fn merge(globals: &Globals, summary: &Summary, branches: &[BranchNow<'_>]) -> Op
 
 /// The command that continues with a session that can continue.
 fn resume_hint(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
-    let id = &summary.session;
+    let id = &summary.run;
     let questions = summary.questions();
     let answer: String =
         questions.iter().map(|asked| format!(" --answer {}=CHOICE", asked.address_with_task())).collect();

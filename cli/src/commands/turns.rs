@@ -26,7 +26,9 @@ pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
         let (turns, failures) = (view.turns(), view.failures());
-        out.json(&json!({"session": view.summary.session, "turns": turns, "failures": failures}))?;
+        out.json(
+            &json!({"session": view.summary.session, "run": view.summary.run, "turns": turns, "failures": failures}),
+        )?;
         return Ok(Exit::Done);
     }
     let moments: Vec<Moment> =

@@ -9,6 +9,7 @@ pub mod node;
 pub mod progress;
 pub mod pushes;
 pub mod question;
+pub mod run_tree;
 pub mod session;
 pub mod stream;
 pub mod style;

@@ -173,7 +173,7 @@ impl Progress {
     fn ended(&mut self, node: &NodeExecution) {
         let took = duration(Duration::from_millis(node.duration_ms));
         // What the run fails with is told by its end. A branch may fail and the run go on.
-        let is_in_branch = self.context != ContextId::main();
+        let is_in_branch = self.context != self.context.run_root();
         let is_told =
             |why: &&str| is_in_branch || !matches!(&node.route, Route::Fail { reason } if reason.contains(why));
         let why = node.outcome.failure_reason.as_deref().filter(is_told);
@@ -217,7 +217,7 @@ impl Progress {
 
     /// What lines of a branch begin with.
     fn branch(&self) -> String {
-        if self.context == ContextId::main() {
+        if self.context == self.context.run_root() {
             String::new()
         } else {
             format!("{} ", paint(FAINT, &format!("{} │", self.context)))

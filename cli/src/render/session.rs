@@ -8,7 +8,7 @@ use engine::view::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary,
 use jiff::Timestamp;
 use pleach_core::budget::Amount;
 use pleach_core::event::{PauseReason, Snapshot};
-use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, SessionId};
+use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
 use pleach_core::text::{counted, first_line, listed, shorten};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub fn standing(standing: &SessionStatus) -> String {
 
 /// The sessions of a repository; `gone` are those that have landed what is not there any more.
 pub fn sessions(
-    all: &[(SessionId, Result<Summary, String>)],
+    all: &[(RunId, Result<Summary, String>)],
     gone: &BTreeSet<SessionId>,
     marks: &ForecastMarks,
     now: Timestamp,
@@ -60,7 +60,7 @@ pub fn sessions(
                 id.to_string(),
                 title(summary),
                 marked(
-                    style::standing(if gone.contains(id) { "landed, not here" } else { word(summary) }),
+                    style::standing(if gone.contains(&id.session) { "landed, not here" } else { word(summary) }),
                     marks.session(summary),
                 ),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
@@ -114,6 +114,7 @@ fn tokens_of(amount: &Amount) -> String {
 pub fn summary_json(summary: &Summary) -> Value {
     json!({
         "session": summary.session,
+        "run": summary.run,
         "pipeline": summary.started.name,
         "file": summary.started.dot_path,
         "goal": summary.started.goal,
@@ -162,7 +163,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 count(turn.tokens().total()),
                 count(turn.changed() as u64),
                 turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
-                what(&turn),
+                marked_what(&turn),
             ]),
             Moment::Failure(failure) => table.row(failed(&failure)),
             Moment::Checkpoint(checkpoint) => table.row([
@@ -201,13 +202,23 @@ pub fn turns(moments: &[Moment], several: bool) -> String {
                 count(turn.tokens().total()),
                 count(turn.changed() as u64),
                 turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
-                what(turn),
+                marked_what(turn),
             ]),
             Moment::Failure(failure) => table.row(failed(failure)),
             Moment::Checkpoint(_) => {}
         }
     }
     table.to_string()
+}
+
+/// What a turn did; with a word where it is not, or no longer, of the run.
+fn marked_what(turn: &TurnView) -> String {
+    let mark = match (turn.inherited, turn.left) {
+        (true, _) => "inherited: ",
+        (_, true) => "left: ",
+        _ => return what(turn),
+    };
+    style::paint(style::FAINT, &format!("{mark}{}", what(turn)))
 }
 
 /// The row of an attempt that failed.
@@ -252,7 +263,7 @@ fn what(turn: &TurnView) -> String {
     headline(&text, WHAT)
 }
 
-fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     if number == 0 { String::new() } else { tokens(number) }
 }
 

@@ -182,6 +182,9 @@ pub struct TurnFacts {
     pub turn: TurnId,
 }
 
+/// The trailer of a commit that brings back the code of a turn.
+pub const RETURNS_TRAILER: &str = "Pleach-Returns";
+
 impl TurnFacts {
     /// The trailers, in the order they are written.
     pub fn trailers(&self) -> Vec<(String, String)> {

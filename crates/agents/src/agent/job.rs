@@ -70,9 +70,20 @@ pub struct Job {
     pub launchers: Option<PathBuf>,
     /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`](super::Turn::state_ref).
     pub resume: Option<Value>,
-    /// What was said before the job was interrupted, when it starts over: an agent behind a gateway is answered from it
-    /// again, as far as it goes.
-    pub recorded: Vec<Message>,
+    /// What was said before the job was interrupted, where its agent cannot continue the conversation.
+    pub past: Past,
+}
+
+/// What was said before a job was interrupted, for an agent that cannot continue the conversation.
+#[derive(Debug, Clone, Default)]
+pub enum Past {
+    /// Nothing, or the agent continues with it.
+    #[default]
+    None,
+    /// The agent is run again, and its calls are answered from this as far as it goes.
+    Taped(Vec<Message>),
+    /// The prompt tells it.
+    Told(Vec<Message>),
 }
 
 impl Job {
@@ -109,7 +120,7 @@ impl Job {
             steering: Steering::default(),
             launchers: None,
             resume: None,
-            recorded: Vec::new(),
+            past: Past::None,
         }
     }
 

@@ -37,9 +37,9 @@ pub use cli::{CliAgent, Introduction, Preset, Versions, find_program, hook_main}
 pub use command::CommandAgent;
 pub use commit_message::commit_message;
 pub use commit_message::{command_message, resolution_message};
-pub use gateway_run::{GatewayRun, RunOutcome, StateRef};
+pub use gateway_run::{GatewayRun, RunOutcome, StateRef, TASK_WAS_INTERRUPTED};
 pub use intent::is_in_words;
-pub use job::{Job, Steering};
+pub use job::{Job, Past, Steering};
 pub use message_writer::{MessageInput, MessageWriter, WrittenMessage};
 pub use no_agent::NoAgent;
 pub use profile::{LayerError, Profile};

@@ -48,6 +48,9 @@ pub enum AgentError {
     /// Nobody answered, however often the model was asked. It may work in a while.
     #[error("{0}")]
     Unanswered(String),
+    /// Its work was to be repeated from the record, and takes another course.
+    #[error("the repeated work takes another course than on record: {0}")]
+    Diverged(String),
     /// It took too long.
     #[error("{0}")]
     TimedOut(String),
@@ -64,7 +67,7 @@ impl AgentError {
         match self {
             Self::Environment(_) => true,
             Self::Unanswered(_) => !attempted,
-            Self::Transient(_) | Self::Terminal(_) | Self::TimedOut(_) | Self::Cancelled => false,
+            Self::Transient(_) | Self::Terminal(_) | Self::Diverged(_) | Self::TimedOut(_) | Self::Cancelled => false,
         }
     }
 

@@ -124,12 +124,20 @@ pub struct Spent {
     pub days: BTreeMap<Date, Amount>,
     /// The models that used tokens and have no price.
     pub unpriced: BTreeSet<String>,
+    /// The kinds of agents that took its turns.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub agents: BTreeSet<String>,
+    /// Their models.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub models: BTreeSet<String>,
 }
 
 impl Spent {
     /// Takes one more turn in.
     pub fn add(&mut self, at: Timestamp, turn: &AgentTurn) {
         let amount = Amount::of_turn(turn);
+        self.agents.insert(turn.agent.clone());
+        self.models.extend((!turn.model.is_empty()).then(|| turn.model.clone()));
         self.total += amount;
         *self.nodes.entry(turn.node_id.clone()).or_default() += amount;
         *self.days.entry(day_of(at)).or_default() += amount;

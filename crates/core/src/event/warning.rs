@@ -115,6 +115,8 @@ codes! {
     ContextFull "context-full" "a conversation nearly fills the context of its model"
     OutputsElided "outputs-elided" "old tool outputs were left out of a conversation to make room"
     VerdictMissing "verdict-missing" "a review has no verdict, and the reviewer is asked once more"
+    ReplayRetold "replay-retold" "an agent is told what it did before, instead of repeating it"
+    ReplayDiverged "replay-diverged" "an agent that was to repeat recorded work took another course"
     ReplayDiffers "replay-differs" "replayed from the record, an agent produced other files than before"
     CallUnread "call-unread" "a request of an agent could not be read and made no turn"
     CallRefused "call-refused" "an agent asked the gateway for something it does not forward"

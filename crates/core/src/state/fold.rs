@@ -284,6 +284,9 @@ impl State {
                 self.threads.entry(thread.clone()).or_default().push(range);
             }
         }
+        if mark.by.is_some() {
+            self.prompt_append = None;
+        }
         if let (Some(thread), Some(state)) = (&self.thread, &mark.agent_state) {
             self.thread_states.insert(thread.clone(), state.clone());
         }
@@ -318,6 +321,7 @@ impl State {
         };
         expect_visit(visit, &data.node_id, data.visit, data.attempt)?;
         let visit = visit.clone();
+        self.rewound = None;
         let messages = [data.prompt, data.response, data.stderr].into_iter().flatten();
         self.messages = messages.fold(self.messages, u64::max);
         if data.route == Route::Retry {

@@ -1,8 +1,8 @@
 //! A context that forks from another: both report it, and what is folded of the one becomes the beginning of the other.
 
-use super::{Branch, FanOut, Phase, Position, State, Visit};
+use super::{Branch, FanOut, Phase, Position, Rewound, State, Visit};
 use crate::budget::Spent;
-use crate::event::{ContextForked, ForkKind, HistoryCut, ReplayChanges, Replayed, Return, Snapshot};
+use crate::event::{ContextForked, ForkKind, Replayed, Return, Snapshot, Via};
 use crate::ids::{BranchName, ContextId, NodeId};
 
 impl State {
@@ -55,7 +55,7 @@ impl State {
         self.must_have_begun()?;
         let Some(replayed) = &data.replayed else { return Err("it does not tell where it goes on".into()) };
         let has_ended = !matches!(self.phase, Phase::Running | Phase::Paused { .. });
-        let open = self.open_branches(data, &replayed.cut);
+        let open = self.open_branches(data, replayed);
         self.begin_anew(data);
         for (of, fork) in open {
             if let Some(branch) =
@@ -68,7 +68,8 @@ impl State {
         }
         (self.landing, self.landed, self.task) = (Vec::new(), Snapshot::new(), None);
         self.phase = Phase::Running;
-        self.forget_agents();
+        self.rewind(replayed.via);
+        (self.prompt_append, self.turns_before) = (replayed.changes.prompt_append.clone(), self.turns);
         for (key, value) in &replayed.changes.inputs {
             self.context.insert(key.clone(), value.clone().into());
             self.initial_context.insert(key.clone(), value.clone().into());
@@ -98,7 +99,8 @@ impl State {
     }
 
     /// The branches of the running fan-out as a replay has them, each with the context it goes on from.
-    fn open_branches(&self, data: &ContextForked, cut: &HistoryCut) -> Vec<(ContextId, ContextForked)> {
+    fn open_branches(&self, data: &ContextForked, replayed: &Replayed) -> Vec<(ContextId, ContextForked)> {
+        let Replayed { cut, via, changes, .. } = replayed;
         let root = data.context.run_root();
         let open = self.fan_out.iter().filter(|fan_out| !fan_out.is_over).flat_map(FanOut::open);
         let fork = |branch: &Branch| {
@@ -108,15 +110,8 @@ impl State {
             let branches = known.branches.iter().map(|(repo, branch)| (repo.clone(), branch_of(branch, &context)));
             let branches = branches.collect();
             let replayed = cut.get(of).map(|to| {
-                let cut = cut.clone();
-                Box::new(Replayed {
-                    turn: None,
-                    to: *to,
-                    cut,
-                    begins: None,
-                    via: None,
-                    changes: ReplayChanges::default(),
-                })
+                let (cut, via, changes) = (cut.clone(), *via, changes.clone());
+                Box::new(Replayed { turn: None, to: *to, cut, begins: None, via, changes })
             });
             let (kind, from) = match replayed {
                 Some(_) => (ForkKind::Replay, of.clone()),
@@ -138,14 +133,12 @@ impl State {
         (self.returns, self.returned) = (data.number, Some(Box::new(data.clone())));
         self.work = data.work.clone();
         self.phase = Phase::Running;
-        self.forget_agents();
-        if let Position::Running { interrupted, .. } = &mut self.position {
-            *interrupted = true;
-        }
+        self.rewind(data.via);
     }
 
     /// What programs keep of their conversations knows what was said later.
-    fn forget_agents(&mut self) {
+    fn rewind(&mut self, via: Option<Via>) {
+        self.rewound = self.has_turns().then_some(Rewound { via });
         self.thread_states.clear();
         if let Position::Running { turns, interrupted, .. } = &mut self.position {
             *interrupted = true;

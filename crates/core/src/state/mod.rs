@@ -23,7 +23,7 @@ pub use task::{Attempt, FailedAttempt, TaskWork};
 use crate::budget::Spent;
 use crate::event::{
     BudgetExceeded, Checkpoint, Commits, ContextForked, Landing, MessageRange, Outcome, PauseReason, PreEncoded,
-    Return, Snapshot, WorktreeMergeConflict,
+    Return, Snapshot, Via, WorktreeMergeConflict,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
@@ -111,6 +111,13 @@ pub enum Position {
     },
     /// There is nothing more to do.
     Ended,
+}
+
+/// How an agent goes on at a point that was gone back to, or forked from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewound {
+    /// The way that was asked for.
+    pub via: Option<Via>,
 }
 
 /// What is known of a node.
@@ -241,6 +248,15 @@ pub struct State {
     /// The commits its targets were at once they had its work.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub landed: Snapshot,
+    /// The running node's agent is in the middle of its work at a point that was gone back to, or forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewound: Option<Rewound>,
+    /// What the next agent is told beside its prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_append: Option<String>,
+    /// The turns before it that are of another run.
+    #[serde(default, skip_serializing_if = "is_none_before")]
+    pub turns_before: u64,
     /// The task it works on, in a tree.
     #[serde(default)]
     pub task: Option<Box<TaskWork>>,
@@ -293,6 +309,9 @@ impl State {
             price_unknown: BTreeSet::new(),
             landing: Vec::new(),
             landed: Snapshot::new(),
+            rewound: None,
+            prompt_append: None,
+            turns_before: 0,
             task: None,
             failed_at: None,
             thread: None,
@@ -371,6 +390,11 @@ impl State {
         }
     }
 
+    /// The turns that were taken in it.
+    pub fn own_turns(&self) -> u64 {
+        self.turns - self.turns_before.min(self.turns)
+    }
+
     /// Whether the running node has taken turns.
     pub fn has_turns(&self) -> bool {
         matches!(&self.position, Position::Running { turns, .. } if !turns.is_empty())
@@ -404,6 +428,11 @@ impl Phase {
 pub fn limit_mark(data: &BudgetExceeded) -> String {
     let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
     format!("{}{node} {} {}", data.scope, data.limit, data.of)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_none_before(number: &u64) -> bool {
+    *number == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]

@@ -8,10 +8,7 @@ use git::{CommitSpec, Person};
 use pleach_core::clock;
 use pleach_core::event::{Recorded, Resumed, Return, Snapshot, Via};
 use pleach_core::state::State;
-use pleach_core::trailer::CommitMessage;
-
-/// The trailer of a commit that brings back the code of a turn.
-pub const RETURNS_TRAILER: &str = "Pleach-Returns";
+use pleach_core::trailer::{CommitMessage, RETURNS_TRAILER};
 
 /// Records that a run goes back to the turn of a point. From here on it has happened; its other contexts follow when they
 /// are opened. `now` is the newest state of its root, whose history this is.

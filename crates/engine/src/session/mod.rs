@@ -48,10 +48,9 @@ mod worker;
 pub use cancel::{LOOK, cancel_session};
 pub use ended::{Pause, SessionEnded};
 pub use executor::{
-    AgentWork, AssignedWork, Assignment, ConflictWork, Conversation, Executor, JoinWork, NodeStart, Offered, Recording,
-    Work, WorkWatch,
+    AgentWork, AssignedWork, Assignment, ConflictWork, Conversation, Executor, JoinWork, NodeStart, Offered, Work,
+    WorkWatch,
 };
-pub use going_back::RETURNS_TRAILER;
 pub(crate) use joint_slot::{JointCommand, JointFiles, JointRepo, JointSlot};
 pub use pause_request::pause_session;
 pub use point::RunPoint;

@@ -55,7 +55,7 @@ struct ContextTotals {
 
 impl ContextTotals {
     fn of(state: &State) -> Self {
-        Self { turns: state.turns, spent: state.spent.clone() }
+        Self { turns: state.own_turns(), spent: state.spent.clone() }
     }
 }
 
@@ -302,7 +302,7 @@ impl Session {
 
     /// The number of turns of all its contexts.
     pub fn turns(&self) -> u64 {
-        let here = self.contexts.values().map(|context| context.state.turns);
+        let here = self.contexts.values().map(|context| context.state.own_turns());
         here.chain(self.elsewhere().map(|totals| totals.turns)).sum()
     }
 

@@ -1,6 +1,5 @@
 //! The plan of a session, shared by all its contexts.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,11 +7,11 @@ use super::task::TaskJob;
 use crate::env::{Engine, Error, SessionRepos};
 use crate::push::{PushQueue, RefNote};
 use crate::view::start_node;
+use git::Repo;
 use git::workspace::{FIRST_SLOT, agent_home, branch_ref, task_slot_path};
-use git::{Repo, TreeId};
 use os::process::Cancel;
 use pleach_core::event::PipelineStarted;
-use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, RunId, TaskId};
+use pleach_core::ids::{BranchName, ContextId, NodeId, RepoName, RunId, TaskId};
 use pleach_core::plan::pipeline::{Node, Pipeline};
 use pleach_core::plan::tree::TestCommand;
 use pleach_core::state::State;
@@ -91,12 +90,6 @@ impl SessionPlan {
     /// The home directory of a context's agents.
     pub(crate) fn agent_home(&self, engine: &Engine, context: &ContextId) -> PathBuf {
         agent_home(&engine.supervisor.state_dir, self.repo().common_dir(), &self.run.session).join(context.as_str())
-    }
-
-    /// The trees of the newest recorded commits.
-    pub(crate) fn trees(&self, state: &State) -> Result<BTreeMap<RepoName, TreeId>, Error> {
-        let tree = |(name, commit): (&RepoName, &CommitId)| Ok((name.clone(), self.repo_of(name).tree_of(*commit)?));
-        state.work.iter().map(tree).collect()
     }
 
     /// The branches of a context where its record has them, in repositories without records: there nothing else brings

@@ -4,6 +4,7 @@
 //! Sees `merging`, `env` and `push`. Begin with `view`.
 //!
 //! - `view` is a session as it was recorded: its status, its summary, what is asked of a person; `find` finds it by its name.
+//! - `runs` are the runs of a session, its replays among them.
 //! - `repo_work` says what came of it in each repository, `branches` where its branches are, `failure` why a node failed.
 //! - `turn` is a turn, with what was done in it; `cost` what it cost; `export` writes it all as plain files.
 //! - `recorded` is what runs read as well: the pipeline of a session, and the state its record says.
@@ -15,6 +16,7 @@ mod failure;
 mod find;
 mod recorded;
 mod repo_work;
+mod runs;
 mod turn;
 mod view;
 
@@ -25,5 +27,6 @@ pub use find::{NoSession, find_turn, resolve_run, resolve_session, run_worktrees
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::{folded, recorded_state, start_node};
 pub use repo_work::RepoWork;
+pub use runs::{RunView, runs};
 pub use turn::{Deed, Milestone, Moment, TurnView};
 pub use view::{SessionStatus, Sessions, Summary, View, has_landed};

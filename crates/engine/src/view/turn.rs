@@ -69,6 +69,12 @@ pub struct TurnView {
     /// Why its attempt failed, if this is the last turn of a failed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<NodeFailure>,
+    /// The run was forked from another one after it, whose turn it is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inherited: bool,
+    /// The run has gone back behind it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
 }
 
 impl TurnView {
@@ -124,6 +130,8 @@ impl TurnView {
                 message: data.commit_message.clone(),
                 messages: data.messages,
                 failure: None,
+                inherited: false,
+                left: false,
             }),
             Event::ToolExecution(data) => Some(Self {
                 turn: data.turn.clone(),
@@ -141,6 +149,8 @@ impl TurnView {
                 message: data.commit_message.clone(),
                 messages: data.output.map(|number| MessageRange { first: number, last: number }),
                 failure: None,
+                inherited: false,
+                left: false,
             }),
             _ => None,
         }

@@ -11,7 +11,7 @@ use crate::env::{Error, Question, lock_name};
 use agents::llm::Message;
 use git::Repo;
 use git::record::entries::last_of_task;
-use git::record::{self, History, Record, check_chain};
+use git::record::{self, History, Record, check_chain, left_turns};
 use git::workspace::{Lock, branch_ref};
 use pleach_core::budget::Amount;
 use pleach_core::event::{
@@ -96,6 +96,12 @@ pub struct Summary {
     pub in_use: bool,
     /// Its newest record.
     pub tip: CommitId,
+    /// The first records of the replays it has come through, its own last.
+    pub forks: Vec<CommitId>,
+    /// The kinds of agents that took its turns.
+    pub agents: Vec<String>,
+    /// Their models.
+    pub models: Vec<String>,
 }
 
 impl Summary {
@@ -204,9 +210,15 @@ impl Summary {
         }
         let contexts = branches::read(repo, id, &pipeline, &state)?;
         let spent = contexts.iter().fold(state.spent.total, |sum, branch| sum + branch.state.spent.total);
-        let turns = contexts.iter().fold(state.turns, |sum, branch| sum + branch.state.turns);
+        let turns = contexts.iter().fold(state.own_turns(), |sum, branch| sum + branch.state.own_turns());
+        let by: BTreeSet<String> = contexts.iter().flat_map(|branch| branch.state.spent.agents.clone()).collect();
+        let models: BTreeSet<String> = contexts.iter().flat_map(|branch| branch.state.spent.models.clone()).collect();
         let branches = contexts.into_iter().filter(|branch| branch.is_open).map(|branch| branch.state).collect();
+        let agents = state.spent.agents.union(&by).cloned().collect();
+        let models = state.spent.models.union(&models).cloned().collect();
         let summary = Self {
+            agents,
+            models,
             session: id.clone(),
             run: run.clone(),
             started: history.started.clone(),
@@ -219,6 +231,7 @@ impl Summary {
             turns,
             in_use,
             tip: history.tip,
+            forks: history.forks.clone(),
         };
         Ok((summary, history))
     }
@@ -251,6 +264,8 @@ pub struct View {
     pub history: History,
     /// The records of its branches, each with what lies before it.
     branches: Vec<History>,
+    /// The turns it has gone back behind.
+    left: BTreeSet<TurnId>,
 }
 
 impl View {
@@ -259,9 +274,12 @@ impl View {
         let run = run.into();
         let (summary, history) = Summary::read(repo, &run, |repo, run| History::all(repo, run))?;
         let contexts = record::run_contexts(repo, &run)?.into_iter().filter(|context| *context != history.context);
-        let branches =
-            contexts.map(|context| History::all_in(repo, &run.session, &context)).collect::<Result<_, _>>()?;
-        Ok(Self { summary, history, branches })
+        let branches = contexts.map(|context| History::all_in(repo, &run.session, &context));
+        let mut chains = branches.collect::<Result<Vec<_>, _>>()?;
+        chains.push(history);
+        let left = left_turns(&chains, &run.root);
+        let history = chains.pop().expect("the root was put there");
+        Ok(Self { summary, history, branches: chains, left })
     }
 
     /// All sessions of a repository, newest first. Unreadable ones come last, with the cause.
@@ -312,7 +330,7 @@ impl View {
         let mut moments = Vec::new();
         for (record, recorded) in self.all_events() {
             let commit = commits.entry(&record.context).or_insert_with(|| self.summary.state.base.clone());
-            if let Some(turn) = TurnView::read(recorded) {
+            if let Some(turn) = self.turn_of(record, recorded) {
                 commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
                 moments.push(Moment::Turn(Box::new(turn)));
             }
@@ -339,7 +357,7 @@ impl View {
     pub fn turns(&self) -> Vec<TurnView> {
         let mut turns: Vec<TurnView> = Vec::new();
         for (record, recorded) in self.all_events() {
-            turns.extend(TurnView::read(recorded));
+            turns.extend(self.turn_of(record, recorded));
             let last = turns.iter_mut().rfind(|turn| turn.turn.context == record.context);
             if let (Some(failure), Some(last)) = (NodeFailure::read(recorded), last)
                 && (&last.node, last.visit, last.attempt) == (&failure.node, failure.visit, failure.attempt)
@@ -423,11 +441,19 @@ impl View {
         answered.collect()
     }
 
-    /// The events of all contexts with the records that hold them, in order of time.
+    fn turn_of(&self, record: &Record, recorded: &Recorded) -> Option<TurnView> {
+        let inherited = !self.summary.run.has(&record.context);
+        let left = |turn: &TurnView| self.left.contains(&turn.turn);
+        TurnView::read(recorded).map(|turn| TurnView { inherited, left: left(&turn), ..turn })
+    }
+
+    /// The events of all contexts with the records that hold them, in order of time, those a replay has inherited first.
     fn all_events(&self) -> Vec<(&Record, &Recorded)> {
         let histories = std::iter::once(&self.history).chain(&self.branches);
-        let own =
-            histories.flat_map(|history| history.records.iter().filter(|record| record.context == history.context));
+        let own = histories.flat_map(|history| {
+            let is_own = |record: &&Record| record.context.within_run() == history.context.within_run();
+            history.records.iter().filter(is_own)
+        });
         let mut all: Vec<(&Record, &Recorded)> =
             own.flat_map(|record| record.events.iter().map(move |event| (record, event))).collect();
         all.sort_by_key(|(_, recorded)| recorded.at);

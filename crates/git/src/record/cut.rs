@@ -79,6 +79,27 @@ pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Resul
     Ok(cut)
 }
 
+/// The turns of a run that it has gone back behind. They stay recorded and count as spent.
+pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
+    let chains: BTreeMap<&ContextId, Chain<'_>> =
+        chains.iter().map(|history| (&history.context, Chain::new(history))).collect();
+    let mut cut: HistoryCut = chains.iter().filter_map(|(id, chain)| Some(((*id).clone(), chain.end()?))).collect();
+    while repair(&chains, root, root, &mut cut) {}
+    let turn = |event: &Event| match event {
+        Event::AgentTurn(data) => Some(data.turn.clone()),
+        Event::ToolExecution(data) => Some(data.turn.clone()),
+        _ => None,
+    };
+    let own = |chain: &Chain<'_>| -> BTreeSet<TurnId> {
+        chain.own.iter().flat_map(|record| &record.events).filter_map(|event| turn(&event.event)).collect()
+    };
+    let counts: BTreeSet<TurnId> = cut
+        .iter()
+        .flat_map(|(id, point)| chains[id].effective(*point).filter_map(|(_, _, event)| turn(&event.event)))
+        .collect();
+    chains.values().flat_map(own).filter(|turn| !counts.contains(turn)).collect()
+}
+
 /// The point, and the context it is in.
 fn find(
     chains: &BTreeMap<&ContextId, Chain<'_>>,

@@ -35,7 +35,7 @@ pub struct History {
     pub context: ContextId,
     /// What the session was started with.
     pub started: PipelineStarted,
-    /// When it was started.
+    /// When its run was started.
     pub started_at: jiff::Timestamp,
     /// The first record.
     pub first: CommitId,
@@ -118,6 +118,16 @@ impl History {
         roots.sort_by_key(ContextId::replay_number);
         let is_root = |root: &ContextId| *root == ContextId::main() || root.replay_number().is_some();
         Ok(roots.into_iter().filter(is_root).map(|root| RunId { session: session.clone(), root }).collect())
+    }
+
+    /// The fork that a replay begins with, by its first record.
+    pub fn fork_of(repo: &Repo, session: &SessionId, record: CommitId) -> Result<ContextForked, Error> {
+        let read = || read_record(repo, session, record, repo.commit(record)?.tree);
+        let found = read().map_err(|error| error.of(session))?;
+        match found.events.into_iter().next().map(|recorded| recorded.event) {
+            Some(Event::ContextForked(fork)) => Ok(fork),
+            _ => Err(unreadable(session, record, "it is no replay".into())),
+        }
     }
 
     /// Where it ends, for whoever goes on from there; with its state.
@@ -245,13 +255,16 @@ impl History {
         let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
             return Err(unreadable(session, first, "the first event is not the session's start".into()));
         };
-        let (at, mut started) = (*at, started.clone());
+        let (mut at, mut started) = (*at, started.clone());
         forks.extend(kept.iter().flat_map(|kept| kept.forks.iter().rev()));
         forks.reverse();
         for fork in &forks {
             let record = read_record(repo, session, *fork, repo.commit(*fork)?.tree)?;
-            match record.events.first().map(|recorded| &recorded.event) {
-                Some(Event::ContextForked(data)) => started.replayed_as(data),
+            match record.events.first() {
+                Some(Recorded { at: forked, event: Event::ContextForked(data) }) => {
+                    at = *forked;
+                    started.replayed_as(data);
+                }
                 _ => return Err(unreadable(session, *fork, "it is no replay".into())),
             }
         }

@@ -44,7 +44,7 @@ pub use own_files::non_directory_at;
 pub use own_files::{remove_file, write_file};
 pub use push_state::{FailedPush, PushState, RemoteState};
 pub use recovery::{UndoResult, undo};
-pub use recovery::{hand_over, overlay_tree, rebase_to, recover, restoring_commit};
+pub use recovery::{hand_over, overlay_tree, rebase_to, recover};
 pub use scratch::{OrphanScratch, Scratch};
 pub use settings::WorktreeSettings;
 pub use settings::make_base;

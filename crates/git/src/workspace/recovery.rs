@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
-
 use super::error::Error;
 use super::working_copy::{CopyPosition, WorkingCopy};
 use super::{keep, submodules, turn_change};
-use crate::git::{self, CommitLimits, CommitSpec, Head, Person, TreeId, Writer, are_ignore_rules};
+use crate::git::{self, CommitLimits, Head, TreeId, are_ignore_rules};
 use pleach_core::event::Warning;
 use pleach_core::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId};
-use pleach_core::trailer::CommitMessage;
+use pleach_core::trailer::{CommitMessage, RETURNS_TRAILER};
 
 /// The ref something was saved under, and its paths.
 type SavedRef = (String, Vec<RepoPath>);
@@ -71,7 +69,7 @@ pub fn hand_over(
 /// under.
 pub fn recover(copy: &mut WorkingCopy, is_new: bool) -> Result<Option<String>, Error> {
     write_lost_content(copy)?;
-    let has_nothing = is_new || is_at_recorded_step(copy)?;
+    let has_nothing = is_new || copy.is_redriven() || is_at_recorded_step(copy)?;
     let (reason, spared) = ("resume after a crash", spared(copy)?);
     let kept = if has_nothing { None } else { keep_uncommitted(copy, reason, &spared)?.kept };
     let kept = reset(copy, reason, &spared, kept)?;
@@ -129,27 +127,23 @@ pub fn overlay_tree(copy: &mut WorkingCopy, tree: TreeId) -> Result<(), Error> {
     Ok(())
 }
 
-/// A commit on top of the newest one whose files are those of the running node's base, for an agent that has to
-/// start over. None when nothing was committed since the base.
-pub fn restoring_commit(copy: &WorkingCopy, node: &NodeId, at: Timestamp) -> Result<Option<(Writer, CommitId)>, Error> {
-    if copy.at.tip == copy.at.base {
-        return Ok(None);
-    }
-    let mut writer = copy.repo.writer();
-    let message = CommitMessage {
-        subject: format!("Restore the files `{node}` began with"),
-        body: "Its agent was interrupted and cannot continue; it starts over. Its turns stay in the history.".into(),
-        trailers: vec![("Orchestra-Session".into(), copy.session.to_string())],
-    };
-    let commit = writer.commit(&CommitSpec {
-        tree: copy.repo.tree_of(copy.at.base)?,
-        parents: vec![copy.at.tip],
-        author: Person::pleach(),
-        committer: Person::pleach(),
-        at,
-        message: message.write().into_bytes(),
-    })?;
-    Ok(Some((writer, commit)))
+/// Lays the files the running node began with, for an agent that repeats its recorded work. The record stays where it is.
+pub fn lay_base(copy: &mut WorkingCopy) -> Result<(), Error> {
+    copy.note_redrive()?;
+    copy.settled = false;
+    let spared = spared(copy)?;
+    let base = copy.repo.tree_of(copy.at.base)?;
+    git::worktree::restore_sparing(&mut copy.worktree, base, &spared)?;
+    Ok(())
+}
+
+/// Brings the recorded files back once the work is repeated. Returns the ref under which is kept what it made otherwise.
+pub fn end_redrive(copy: &mut WorkingCopy) -> Result<Option<String>, Error> {
+    let (reason, spared) = ("the repeated work made other files", spared(copy)?);
+    let kept = keep_uncommitted(copy, reason, &spared)?.kept;
+    let kept = reset(copy, reason, &spared, kept)?;
+    copy.held.retain(&copy.session, &spared)?;
+    Ok(kept.map(|(name, _)| name))
 }
 
 /// Resets files, HEAD and index to the position of the worktree, except some files. Where rules about what git ignores
@@ -187,8 +181,10 @@ fn keep_uncommitted(copy: &mut WorkingCopy, reason: &str, spared: &BTreeSet<Repo
     git::worktree::spare_files(&mut copy.worktree, &mut scan, spared);
     let written = git::worktree::commit_tree(&mut copy.worktree, &scan, &mut writer, &CommitLimits::NONE)?;
     let own = lost_head(copy)?;
-    let is_recorded = written.tree == copy.tree()? && own.is_none();
-    copy.settled = is_recorded && spared.is_empty() && written.held_back.is_empty() && written.warnings.is_empty();
+    let is_newest = written.tree == copy.tree()?;
+    let is_recorded = (is_newest || was_left(copy, written.tree)?) && own.is_none();
+    copy.settled =
+        is_newest && is_recorded && spared.is_empty() && written.held_back.is_empty() && written.warnings.is_empty();
     let gone = written.gone;
     if is_recorded {
         return Ok(SavedWork { kept: None, gone });
@@ -196,6 +192,14 @@ fn keep_uncommitted(copy: &mut WorkingCopy, reason: &str, spared: &BTreeSet<Repo
     let parents: Vec<CommitId> = std::iter::once(copy.at.tip).chain(own).collect();
     let name = keep::save(&copy.repo, writer, &copy.session, written.tree, &parents, reason)?;
     Ok(SavedWork { kept: Some((name, written.paths)), gone })
+}
+
+/// Whether these files are those a run had when it went back to an earlier turn: its record has them.
+fn was_left(copy: &WorkingCopy, tree: TreeId) -> Result<bool, Error> {
+    let tip = copy.repo.commit(copy.at.tip)?;
+    let goes_back = CommitMessage::read(&tip.text()).trailer(RETURNS_TRAILER).is_some();
+    let left = tip.parents.first().filter(|_| goes_back);
+    Ok(left.map(|left| copy.repo.tree_of(*left)).transpose()? == Some(tree))
 }
 
 /// What was held back and is as it was then, with what is gone as long as there is any of it.

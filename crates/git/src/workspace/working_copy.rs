@@ -56,6 +56,9 @@ pub const SESSION_NOTE: &str = "session";
 /// The note that a merge with conflicts lies in the worktree, uncommitted.
 const LAID_MERGE: &str = "laid-merge";
 
+/// The note that an agent repeats recorded work in the worktree.
+const REDRIVE: &str = "redrive";
+
 /// What it has at most.
 const LAID_MERGE_BYTES: u64 = 256;
 
@@ -151,9 +154,24 @@ impl WorkingCopy {
         Ok(self.worktree.notes().write(LAID_MERGE, laid_merge(&self.session, theirs).as_bytes())?)
     }
 
-    /// Forgets that a merge was laid into it: its files are about to be reset.
+    /// Forgets that a merge was laid into it, or that work is repeated there: its files are about to be reset.
     pub(super) fn forget_laid(&mut self) -> Result<(), Error> {
-        if self.worktree.notes().has(LAID_MERGE) { Ok(self.worktree.notes().remove(LAID_MERGE)?) } else { Ok(()) }
+        for note in [LAID_MERGE, REDRIVE] {
+            if self.worktree.notes().has(note) {
+                self.worktree.notes().remove(note)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an agent is about to repeat recorded work in it: what is there then is nobody's until that has ended.
+    pub(super) fn note_redrive(&mut self) -> Result<(), Error> {
+        Ok(self.worktree.notes().write(REDRIVE, self.session.as_str().as_bytes())?)
+    }
+
+    /// Whether recorded work was repeated in it when its run was killed.
+    pub(super) fn is_redriven(&self) -> bool {
+        self.worktree.notes().has(REDRIVE)
     }
 
     /// What agents must leave alone, as it is now.

@@ -257,6 +257,22 @@ impl Workspace {
         self.read_only(writes).map(|copy| recovery::undo(copy, node)).collect()
     }
 
+    /// Lays the files the running node began with, for an agent that repeats its recorded work.
+    pub fn lay_base(&mut self) -> Result<(), Error> {
+        self.copies.values_mut().try_for_each(recovery::lay_base)
+    }
+
+    /// Brings the recorded files back once that is repeated. Returns the refs under which is kept what it made otherwise.
+    pub fn end_redrive(&mut self) -> Result<Vec<String>, Error> {
+        let ended = self.copies.values_mut().map(recovery::end_redrive).collect::<Result<Vec<_>, _>>()?;
+        Ok(ended.into_iter().flatten().collect())
+    }
+
+    /// Whether others work in the same worktrees.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// The worktrees a node must not write in: all, or with `writes` those of other repositories than its own.
     fn read_only(&mut self, writes: bool) -> impl Iterator<Item = &mut WorkingCopy> {
         let (is_shared, focus) = (self.is_shared, self.focus.as_ref());

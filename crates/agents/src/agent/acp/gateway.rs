@@ -51,7 +51,10 @@ pub(super) async fn run(
         .run(turns, cancel, |own| async move { session::run(&agent.spawner, command, ask, sink, &own).await })
         .await;
     let undone = seen.why_unfinished(&agent.name());
-    let RunOutcome { ended: talked, last, stopped, said, asked, unanswered, given_up, .. } = seen;
+    let RunOutcome { ended: talked, last, stopped, said, asked, unanswered, given_up, diverged, .. } = seen;
+    if let Some(why) = diverged.filter(|_| !cancel.is_killed()) {
+        return Err(AgentError::Diverged(why));
+    }
     let (mut client, ended) = agent.ended(talked, turns, cancel)?;
     let ended = if stopped && !cancel.is_killed() { AcpEnd::Cancelled } else { ended };
     let heard = client.last_turn(ended.failed().as_deref());

@@ -210,6 +210,11 @@ impl<'a> Run<'a> {
         if job.continues && messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
             return Err(AgentError::Terminal("the conversation to resume lacks the answers of its last tools".into()));
         }
+        // What it is told before it goes on.
+        for remark in job.steering.take() {
+            messages.push(Message::steering(remark));
+            unreported += 1;
+        }
         let metadata = BTreeMap::from([
             (meta::NODE.into(), job.node.to_string()),
             (meta::VISIT.into(), job.visit.to_string()),

@@ -66,6 +66,9 @@ pub(super) async fn run(
         })
         .await;
     let undone = seen.why_unfinished(&agent.preset.program);
+    if let Some(why) = seen.diverged.filter(|_| !cancel.is_killed()) {
+        return Err(AgentError::Diverged(why));
+    }
     let given_up = seen.given_up.filter(|_| !cancel.is_killed());
     let output = seen.ended.map_err(|error| AgentError::of_spawn(&error))?;
     let (_, mut transcript) = reader.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -5,9 +5,9 @@
 //!                          ◀── go: forwarded · stop: refused, and the program is ended ──┘
 //! ```
 
-mod replay;
+mod tape;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use self::replay::Replay;
+use self::tape::{Play, Tape};
 use super::intent::intent_of;
-use super::{AgentError, Job, Turn, TurnVerdict, Turns};
+use super::{AgentError, Job, Past, Turn, TurnVerdict, Turns};
 use crate::gateway::{
     CallCost, CallDecision, Exchange, FEW, Facts, FailedCalls, Gateway, HeldCall, Upstream, UsageMeter,
     answers_on_record, is_beside_the_script,
@@ -27,7 +27,7 @@ use crate::llm::{ErrorClass, LlmError, Message, Part, meta, price_unknown};
 use os::deadline::{Deadline, within};
 use os::process::Cancel;
 use pleach_core::budget::Amount;
-use pleach_core::event::{SideCall, ToolCall, Warning};
+use pleach_core::event::{SideCall, ToolCall, Usage, Warning, WarningCode};
 use pleach_core::text::counted;
 
 /// The refusal for a program that is to end.
@@ -39,11 +39,14 @@ const GIVEN_UP: &str = "pleach: no more calls of this run are let through; do no
 /// The refusal for calls after the program's work.
 const OVER: &str = "pleach: this program's work is over";
 
+/// The refusal for requests nobody can read while recorded calls are repeated.
+const REPEATED: &str = "pleach: the work up to here is repeated from its record; ask again after that";
+
 /// The prompt that continues a program's conversation.
 pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked on your task.";
 
 /// The prompt that continues a task in a new conversation.
-pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The worktree holds what \
+pub const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The worktree holds what \
                                                has been done so far; go on until the task is done.";
 
 /// What some versions of Claude Code insert before such a prompt, with a made-up answer.
@@ -67,7 +70,7 @@ const MAX_FAILED_CALLS: u32 = 10;
 pub struct GatewayRun {
     gateway: Gateway,
     held_calls: mpsc::UnboundedReceiver<HeldCall>,
-    replay: Replay,
+    tape: Tape,
     state: StateRef,
     max_failed_calls: u32,
 }
@@ -104,6 +107,8 @@ pub struct RunOutcome<T> {
     pub answered: bool,
     /// Why it was ended, where its calls could not continue.
     pub given_up: Option<AgentError>,
+    /// Why its work has taken another course than on record, where it was to be repeated.
+    pub diverged: Option<String>,
     /// Why its newest call in a conversation has no complete answer, where that is so.
     pub unanswered: Option<LlmError>,
     /// Whether there was a script for its work that was never asked.
@@ -170,15 +175,24 @@ impl GatewayRun {
             (meta::STATUS_FILE, job.status_file.to_string_lossy().into_owned()),
         ];
         let metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let whole = || job.history.iter().filter(|message| !message.is_broken_off()).cloned().collect::<Vec<_>>();
-        let answered = job.continues.then(|| answers_on_record(&whole(), &INTERRUPTIONS));
+        let answers = |said: &[Message]| {
+            let whole: Vec<Message> = said.iter().filter(|message| !message.is_broken_off()).cloned().collect();
+            answers_on_record(&whole, &INTERRUPTIONS)
+        };
+        let answered = match &job.past {
+            Past::Told(said) => Some(answers(said)),
+            Past::None | Past::Taped(_) => job.continues.then(|| answers(&job.history)),
+        };
         let cwd = job.cwd.clone();
         let facts = Facts { metadata, cwd, has_tools: job.tools, interruptions: &INTERRUPTIONS, answered };
         let opened = Gateway::open(upstream, facts).await;
         let (gateway, held_calls) =
             opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
-        let (replay, state) = (Replay::new(&job.recorded), StateRef::default());
-        Ok(Self { gateway, held_calls, replay, state, max_failed_calls: MAX_FAILED_CALLS })
+        let tape = match &job.past {
+            Past::Taped(said) => Tape::new(said),
+            Past::None | Past::Told(_) => Tape::default(),
+        };
+        Ok(Self { gateway, held_calls, tape, state: StateRef::default(), max_failed_calls: MAX_FAILED_CALLS })
     }
 
     /// The same with the most calls in a row that may end without a complete answer, if set.
@@ -225,11 +239,11 @@ impl GatewayRun {
         cancel: &Cancel,
         run: impl FnOnce(Cancel) -> F,
     ) -> RunOutcome<T> {
-        let Self { gateway, mut held_calls, replay, state, max_failed_calls } = self;
+        let Self { gateway, mut held_calls, tape, state, max_failed_calls } = self;
         turns.set_meter(gateway.meter());
         let (canceller, inner) = Cancel::new();
         let provider = gateway.provider().to_owned();
-        let mut log = TurnLog { provider, replay, state, max_failed_calls, ..TurnLog::new(turns) };
+        let mut log = TurnLog { provider, tape, state, max_failed_calls, ..TurnLog::new(turns) };
         let mut flights = gateway.flights();
         let mut failed = gateway.failed_calls();
         let running = run(inner);
@@ -291,16 +305,23 @@ impl GatewayRun {
         let rest = gateway.close().await;
         log.add_side_calls(rest.side_calls, rest.warnings);
         let mut last = None;
-        for exchange in rest.exchanges.into_iter().chain(rest.broken) {
+        for exchange in log.live(rest.exchanges.into_iter().chain(rest.broken)) {
             if let Some(turn) = last.replace(log.turn(exchange)) {
                 log.report(turn).await;
             }
         }
-        let last = last.or_else(|| log.final_turn());
+        if !log.tape.is_over() && !cancel.is_stopped() {
+            log.diverged.get_or_insert_with(|| format!("the program has ended after {}", log.tape.words()));
+        }
+        if log.diverged.is_none() {
+            log.end_tape().await;
+        }
+        let is_told = !log.tape.is_empty() && log.reported == 0 && log.side_calls.is_empty();
+        let last = last.or_else(|| if is_told { None } else { log.final_turn() });
         let last = last.map(|turn| Turn { is_last: true, ..log.with_side_calls(turn) });
-        let TurnLog { said, asked, answered, scripted, given_up, .. } = log;
+        let TurnLog { said, asked, answered, scripted, given_up, diverged, .. } = log;
         let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
-        RunOutcome { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted }
+        RunOutcome { ended, last, stopped, said, asked, answered, given_up, diverged, unanswered, unscripted }
     }
 }
 
@@ -315,9 +336,12 @@ async fn unattended_until(gateway: &Gateway, end: Option<Deadline>) {
 struct TurnLog<'a> {
     turns: &'a Turns,
     provider: String,
-    replay: Replay,
-    /// Whether the last turn on record is yet to be repeated.
-    repeating: bool,
+    tape: Tape,
+    /// Calls that were answered from the tape and whose exchanges are yet to end, by conversation: they are on record.
+    taped: BTreeMap<usize, usize>,
+    /// Whether the files are as they were at the end of the tape.
+    is_restored: bool,
+    diverged: Option<String>,
     state: StateRef,
     side_calls: Vec<SideCall>,
     warnings: Vec<Warning>,
@@ -344,8 +368,10 @@ impl<'a> TurnLog<'a> {
         Self {
             turns,
             provider: String::new(),
-            replay: Replay::default(),
-            repeating: false,
+            tape: Tape::default(),
+            taped: BTreeMap::new(),
+            is_restored: false,
+            diverged: None,
             state: StateRef::default(),
             side_calls: Vec::new(),
             warnings: Vec::new(),
@@ -367,21 +393,69 @@ impl<'a> TurnLog<'a> {
     async fn take(&mut self, mut held: HeldCall) {
         self.asked |= held.conversation.is_some();
         self.add_side_calls(std::mem::take(&mut held.side_calls), std::mem::take(&mut held.warnings));
-        for exchange in std::mem::take(&mut held.before) {
+        let before = self.live(std::mem::take(&mut held.before));
+        for exchange in before {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
-        let recorded = match (self.stopped_by, held.conversation) {
-            (None, Some(conversation)) => self.replay.answer(conversation, &held.request, held.tries),
-            _ => None,
-        };
-        match recorded {
-            Some(answer) => {
-                self.repeating = true;
-                // The client may have hung up while its turn was recorded.
-                let _ = held.answer.send(CallDecision::Answer(answer));
+        if self.stopped_by.is_some() || self.is_stopping {
+            return self.waiting.push_back(held);
+        }
+        let decision = match self.tape.play(held.conversation, &held.request, held.tries) {
+            Play::Live => return self.waiting.push_back(held),
+            Play::Diverged(why) => {
+                self.diverged.get_or_insert(why);
+                self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
+                return self.waiting.push_back(held);
             }
-            None => self.waiting.push_back(held),
+            Play::Refuse => CallDecision::Refuse(REPEATED.to_owned()),
+            Play::Answer(answer) => {
+                self.turns.wait(&self.tape.words());
+                let said = answer.message.text();
+                if held.conversation == Some(0) && !said.trim().is_empty() {
+                    said.trim().clone_into(&mut self.said);
+                }
+                self.answered = true;
+                CallDecision::Answer(answer)
+            }
+            Play::Aside(answer) => CallDecision::Answer(answer),
+        };
+        if let (Some(conversation), CallDecision::Answer(_), 1) = (held.conversation, &decision, held.tries) {
+            *self.taped.entry(conversation).or_default() += 1;
+        }
+        // The client may have hung up while its turn was recorded.
+        let _ = held.answer.send(decision);
+    }
+
+    /// Those of the exchanges that are not on record already.
+    fn live(&mut self, exchanges: impl IntoIterator<Item = Exchange>) -> Vec<Exchange> {
+        let is_taped = |exchange: &Exchange| match self.taped.get_mut(&exchange.conversation) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        };
+        let mut is_taped = is_taped;
+        exchanges.into_iter().filter(|exchange| !is_taped(exchange)).collect()
+    }
+
+    /// The tape is used up: before anything new is asked, the files are as they were then.
+    async fn end_tape(&mut self) {
+        if self.tape.is_empty() || !self.tape.is_over() || std::mem::replace(&mut self.is_restored, true) {
+            return;
+        }
+        self.turns.stop_waiting();
+        let tools: Vec<String> = self.tape.differing().map(|tool| format!("`{tool}`")).collect();
+        let differs = (!tools.is_empty()).then(|| {
+            WarningCode::ReplayDiffers.with(format!(
+                "replayed from the record, these tools failed where they had not, or the other way round: {}",
+                tools.join(", ")
+            ))
+        });
+        let turn = Turn { repeats: true, warnings: differs.into_iter().collect(), ..Turn::default() };
+        if self.turns.report(turn).await == TurnVerdict::Stop {
+            self.stopped_by = self.stopped_by.or(Some(STOPPED));
         }
     }
 
@@ -412,6 +486,10 @@ impl<'a> TurnLog<'a> {
                 return TurnVerdict::Stop;
             }
             if is_old {
+                continue;
+            }
+            if !self.waiting.is_empty() && !self.is_restored && !self.tape.is_empty() {
+                self.end_tape().await;
                 continue;
             }
             let failed = gateway.failed_calls().borrow().clone();
@@ -476,7 +554,7 @@ impl<'a> TurnLog<'a> {
         let broken = gateway.broken_off();
         let outstanding = gateway.outstanding();
         self.add_side_calls(outstanding.side_calls, outstanding.warnings);
-        let turns: Vec<Turn> = broken.into_iter().map(|exchange| self.turn(exchange)).collect();
+        let turns: Vec<Turn> = self.live(broken).into_iter().map(|exchange| self.turn(exchange)).collect();
         let turn_without_words = (turns.is_empty() && !self.side_calls.is_empty()).then(|| self.turn_without_words());
         for turn in turns.into_iter().chain(turn_without_words) {
             self.report(Turn { writes: Some(Vec::new()), ..turn }).await;
@@ -494,7 +572,7 @@ impl<'a> TurnLog<'a> {
     async fn report_unreported(&mut self, gateway: &Gateway) {
         let rest = gateway.take_unreported();
         self.add_side_calls(rest.side_calls, rest.warnings);
-        for exchange in rest.exchanges.into_iter().chain(rest.broken) {
+        for exchange in self.live(rest.exchanges.into_iter().chain(rest.broken)) {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
@@ -505,7 +583,9 @@ impl<'a> TurnLog<'a> {
     }
 
     fn add_side_calls(&mut self, spent: Vec<SideCall>, warnings: Vec<Warning>) {
-        self.side_calls.extend(spent);
+        // What is answered here costs nothing.
+        let is_paid = |call: &SideCall| call.token_usage != Usage::default() || self.tape.is_empty();
+        self.side_calls.extend(spent.into_iter().filter(is_paid));
         self.warnings.extend(warnings);
     }
 
@@ -536,11 +616,6 @@ impl<'a> TurnLog<'a> {
         }
         let mut messages: Vec<Message> = opening.into_iter().chain(answer).chain(results).collect();
         messages.iter_mut().for_each(|message| message.set_conversation(conversation));
-        // Once the record is used up, its files should be as they were recorded.
-        let repeats = conversation == 0 && self.repeating && self.replay.is_over();
-        if repeats {
-            self.repeating = false;
-        }
         Turn {
             messages,
             tool_calls,
@@ -551,7 +626,6 @@ impl<'a> TurnLog<'a> {
             provider: self.provider.to_owned(),
             intent,
             exact: true,
-            repeats,
             state_ref: self.state.get(),
             ..Turn::default()
         }

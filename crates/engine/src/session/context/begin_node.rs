@@ -4,23 +4,22 @@ use std::sync::Arc;
 
 use super::conflicts::sides as sides_of;
 use super::end_node::{self, DEFER_AT_MOST};
-use super::pending::Writers;
 use super::worktrees::node_base;
-use super::{Context, NodeEnd, history, recording, turn};
+use super::{Context, NodeEnd, history, recording};
 use crate::env::{BudgetVerdict, Error};
 use crate::session::executor::{
-    AssignedWork, Assignment, ConflictWork, Conversation, NodeStart, RecordedFacts, Recording, Wanted, work,
+    AssignedWork, Assignment, ConflictWork, Conversation, NodeStart, RecordedFacts, Wanted, work,
 };
 use crate::session::worker::NodeFinished;
 use agents::agent::Agent;
-use git::record::Batch;
-use git::workspace;
+use agents::llm::Message;
 use pleach_core::budget::Allowance;
-use pleach_core::event::{NodeStarted, Outcome, Snapshot};
+use pleach_core::event::{NodeStarted, Outcome, Via, WarningCode};
 use pleach_core::ids::{CommitId, RepoName};
 use pleach_core::plan::pipeline::{HandlerKind, Node};
-use pleach_core::state::{Position, Visit};
-use pleach_core::{clock, route};
+use pleach_core::redact::is_marked;
+use pleach_core::route;
+use pleach_core::state::{Position, Rewound, State, Visit};
 
 /// The result of starting a node.
 #[derive(Debug)]
@@ -66,23 +65,13 @@ pub(crate) fn begin(
     allowance: Allowance,
     verdict: BudgetVerdict,
 ) -> Result<NodeBegin, Error> {
-    let start = if !continues {
-        NodeStart::First
-    } else if must_start_over(context, node) {
-        NodeStart::Over
-    } else {
-        NodeStart::Continued
-    };
-    if start == NodeStart::Over {
-        context.memory.recorded = recording(context, node)?;
-        // The agent's earlier messages no longer belong to any conversation.
-        context.memory.heard_mut().threads.clear();
-    }
+    let start = if continues { continuing(context, node) } else { NodeStart::First };
     if let Some(outcome) = work::passes(&context.engine, &context.plan, &context.state, node) {
         return pass(context, node, visit, start, conversation, outcome).map(NodeBegin::Passed);
     }
     let known = know(context, node, conversation)?;
-    record_start(context, node, visit, start, conversation)?;
+    let (summary, started) = started(context, node, visit, start, conversation);
+    recording::write_with(context, &summary, started.into())?;
     let assignment = Assignment {
         session: context.plan.run.session.clone(),
         context: context.id.clone(),
@@ -93,7 +82,7 @@ pub(crate) fn begin(
         next_turn: context.state.turns + 1,
         allowance,
         verdict,
-        resolves: conflict_work(context, node, start),
+        resolves: conflict_work(context, node),
         job: AssignedWork::Node,
     };
     Ok(NodeBegin::Started(Box::new(assignment), known))
@@ -115,18 +104,17 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
         state: Arc::clone(&context.state),
         heard: Arc::clone(&context.memory.heard),
         interrupted: std::mem::take(&mut context.memory.interrupted),
-        recorded: context.memory.recorded.take(),
     }))
 }
 
 /// The conflicts a node resolves, if there are any and it can.
-fn conflict_work(context: &Context, node: &Node, start: NodeStart) -> Option<ConflictWork> {
+fn conflict_work(context: &Context, node: &Node) -> Option<ConflictWork> {
     let state = &context.state;
     let conflicts = state.next_conflict();
     let branch = conflicts.first().filter(|_| route::resolves(node))?.context.clone();
     let paths = conflicts.iter().flat_map(|conflict| &conflict.paths).map(|path| path.path.clone()).collect();
     let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
-    let lay = conflicts.iter().filter(|conflict| start == NodeStart::Over || is_untouched(&conflict.repo));
+    let lay = conflicts.iter().filter(|conflict| is_untouched(&conflict.repo));
     let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
     let sides = conflicts.iter().filter_map(|conflict| Some((conflict.repo.clone(), sides_of(state, conflict)?)));
     let sides = sides.collect();
@@ -137,27 +125,6 @@ fn conflict_work(context: &Context, node: &Node, start: NodeStart) -> Option<Con
 
 pub(crate) fn newest_record(context: &Context) -> CommitId {
     context.recorder.tip().expect("a context that was written to has a newest record")
-}
-
-/// Drops the conversation of a node that starts over. Its agent may replay the answers in it once more.
-fn recording(context: &mut Context, node: &Node) -> Result<Option<Recording>, Error> {
-    let messages = std::mem::take(&mut context.memory.interrupted);
-    let repeats = context.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
-    repeats.then(|| Ok(Recording { messages, trees: context.plan.trees(&context.state)? })).transpose()
-}
-
-fn record_start(
-    context: &mut Context,
-    node: &Node,
-    visit: &Visit,
-    start: NodeStart,
-    conversation: &Conversation,
-) -> Result<(), Error> {
-    let (summary, started) = started(context, node, visit, start, conversation);
-    match start {
-        NodeStart::First | NodeStart::Continued => recording::write_with(context, &summary, started.into()),
-        NodeStart::Over => record_start_over(context, started, summary),
-    }
 }
 
 /// The start event of a node, and its one-line summary for the record.
@@ -186,7 +153,8 @@ pub(crate) fn started(
     let what = match start {
         NodeStart::First => "start",
         NodeStart::Continued => "continue",
-        NodeStart::Over => "start over with",
+        NodeStart::Redriven => "repeat",
+        NodeStart::Retold => "tell of",
     };
     (format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt), started)
 }
@@ -216,50 +184,62 @@ fn pass(
     Ok(end)
 }
 
-/// Records that a node starts over, with the files it started with.
-fn record_start_over(context: &mut Context, mut started: NodeStarted, summary: String) -> Result<(), Error> {
-    started.starts_over = true;
-    let (mut writers, mut restored) = (Writers::new(), Snapshot::new());
-    for copy in context.working().copies() {
-        if let Some((writer, commit)) = workspace::restoring_commit(copy, &started.node_id, clock::now())? {
-            writers.insert(copy.name.clone(), writer);
-            restored.insert(copy.name.clone(), commit);
-        }
-    }
-    if restored.is_empty() {
-        return recording::write_with(context, &summary, started.into());
-    }
-    started.base.extend(restored.iter().map(|(repo, commit)| (repo.clone(), *commit)));
-    let batch = Batch { summary, work: turn::recorded_work(context, &restored), ..Batch::default() };
-    let tips = if recording::carries_turns(context) { restored.clone() } else { Snapshot::new() };
-    recording::record_with(context, writers, batch, vec![started.into()], clock::now(), &tips)?;
-    let from = turn::branch_tips(context);
-    recording::move_branches(context, &from, &tips)?;
-    for (repo, commit) in restored {
-        if let Some(copy) = context.working_mut().copy_mut(&repo) {
-            workspace::rebase_to(copy, commit)?;
-        }
-    }
-    Ok(())
-}
-
 /// Whether the interrupted node already has its answer, so that nothing more is done or spent on it.
 pub(crate) fn is_answered(context: &Context, node: &Node) -> bool {
     let agent = context.engine.agents.of(node);
     agent.is_ok_and(|agent| work::is_answered(&context.state, &*agent, &context.memory.interrupted))
 }
 
-/// An agent that keeps no state in its messages cannot resume in the middle.
-fn must_start_over(context: &Context, node: &Node) -> bool {
-    let answered = is_answered(context, node);
-    let has_turns = matches!(&context.state.position, Position::Running { turns, .. } if !turns.is_empty());
-    let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
-    let must = |agent: Arc<dyn Agent>| {
-        let resumable = || {
-            let state = context.state.agent_state(None);
-            state.is_some() && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id))
-        };
-        !(agent.can_continue() || resumable())
+/// How an interrupted node goes on.
+fn continuing(context: &mut Context, node: &Node) -> NodeStart {
+    let has_turns = node.handler == HandlerKind::Codergen && context.state.has_turns();
+    let (Ok(agent), true) = (context.engine.agents.of(node), has_turns) else { return NodeStart::Continued };
+    let via = context.state.rewound.map(|rewound| rewound.via);
+    let is_told = via == Some(Some(Via::Summary)) || via.is_some() && is_of_another(&context.state, &*agent);
+    let resumable = || {
+        let state = context.state.agent_state(None);
+        state.is_some() && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id))
     };
-    begun && context.engine.agents.of(node).is_ok_and(must)
+    if is_answered(context, node) || !is_told && (agent.can_continue() || resumable()) {
+        return NodeStart::Continued;
+    }
+    // Its earlier messages belong to no conversation it could go on with.
+    context.memory.heard_mut().threads.clear();
+    let refused = if is_told { Some(None) } else { why_not_repeated(context, node, &*agent) };
+    match refused {
+        None => NodeStart::Redriven,
+        Some(why) => {
+            let text = |why| format!("the agent of `{}` is told what it did before: {why}", node.id);
+            context.warnings.extend(why.map(|why: &str| WarningCode::ReplayRetold.with(text(why))));
+            NodeStart::Retold
+        }
+    }
+}
+
+/// Whether the node's turns were taken by an agent of another kind.
+fn is_of_another(state: &State, agent: &dyn Agent) -> bool {
+    let Position::Running { turns, .. } = &state.position else { return false };
+    turns.iter().rev().find_map(|turn| turn.by.as_ref()).is_some_and(|(kind, _)| kind != agent.kind())
+}
+
+/// Why the calls of a node's agent are not answered from the record again; with a reason where a person may want that. Its
+/// tools would run again: at a point that was gone back to only where they cannot reach the network.
+fn why_not_repeated(context: &Context, node: &Node, agent: &dyn Agent) -> Option<Option<&'static str>> {
+    if !agent.repeats_calls() || context.working().is_shared() {
+        return Some(None);
+    }
+    if route::resolves(node) && !context.state.next_conflict().is_empty() {
+        return Some(None);
+    }
+    let has_marks = |message: &Message| message.tool_calls().any(|(_, _, arguments)| is_marked(&arguments.to_string()));
+    if context.memory.interrupted.iter().any(has_marks) {
+        return Some(Some("the record leaves a secret out of what its tools were given"));
+    }
+    let is_closed = || context.engine.sandbox.as_ref().is_some_and(|sandbox| sandbox.closes_network());
+    match context.state.rewound {
+        Some(Rewound { via: None }) if !is_closed() => Some(Some(
+            "its commands would run again, and the sandbox does not close the network to them (`--via redrive` insists)",
+        )),
+        _ => None,
+    }
 }

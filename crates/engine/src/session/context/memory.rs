@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::session::executor::{Recording, Transcripts};
+use crate::session::executor::Transcripts;
 use agents::llm::Message;
 
 /// Parts of a record, read or written, that later nodes need.
@@ -12,8 +12,6 @@ pub(crate) struct Memory {
     pub heard: Arc<Transcripts>,
     /// The messages of the interrupted node.
     pub interrupted: Vec<Message>,
-    /// The recorded messages of a node that starts over.
-    pub recorded: Option<Recording>,
 }
 
 impl Memory {

@@ -57,11 +57,6 @@ pub(super) fn movable(context: &Context, changes: Option<&Changes>) -> Result<(S
     Ok((from, broken))
 }
 
-/// The branch tips according to the record.
-pub(super) fn branch_tips(context: &Context) -> Snapshot {
-    context.followers.iter().map(|(repo, follower)| (repo.clone(), follower.tip())).collect()
-}
-
 /// The commits that can be parents of a record: those of its own repository.
 pub(crate) fn recorded_work(context: &Context, commits: &Snapshot) -> Vec<CommitId> {
     commits.get(context.plan.repos.record_name()).copied().into_iter().collect()

@@ -83,8 +83,10 @@ pub enum NodeStart {
     First,
     /// After its last recorded turn.
     Continued,
-    /// From its base, because it cannot resume.
-    Over,
+    /// From where it began, its calls answered from the record up to its last turn.
+    Redriven,
+    /// After its last recorded turn, in a new conversation that is told of it.
+    Retold,
 }
 
 /// How an agent node takes part in the conversations of the run.

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::place::run_dir;
 use super::work::{self, WorkBuilder};
-use super::{RecordedFacts, Setup};
+use super::{NodeStart, RecordedFacts, Setup};
 use crate::env::{Engine, Error, SessionRepos};
 use crate::merging::{self, ConflictSides, TierOptions};
 use crate::session::session_plan::SessionPlan;
@@ -203,6 +203,9 @@ impl Executor {
                 self.set_up(workspace, warnings).await?;
             }
             AssignedWork::Node => {
+                if assignment.start == NodeStart::Redriven {
+                    tokio::task::block_in_place(|| workspace.lay_base())?;
+                }
                 if let Some(conflicts) = &assignment.resolves {
                     tokio::task::block_in_place(|| mark_conflicts(workspace, conflicts))?;
                 }

@@ -5,6 +5,7 @@ mod executor;
 pub(super) mod judge;
 pub(super) mod place;
 pub(super) mod recorded_facts;
+mod retelling;
 mod setup;
 pub(super) mod work;
 
@@ -12,7 +13,6 @@ pub use assignment::{AssignedWork, Assignment, ConflictWork, Conversation, NodeS
 pub(super) use executor::Running;
 pub use executor::{Executor, WorkWatch};
 pub(super) use place::{moved_aside_warning, own_refs};
-pub use recorded_facts::Recording;
 pub(super) use recorded_facts::{
     RecordedFacts, Transcripts, Wanted, interrupted, is_told_of_the_run, messages, newest_answer,
 };

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::assignment::{Assignment, NodeStart};
+use super::assignment::Assignment;
 use crate::env::{Engine, Error, ReviewedWork};
 use crate::session::preamble;
 use crate::session::session_plan::SessionPlan;
 use crate::view::folded;
 use agents::llm::Message;
+use git::Repo;
 use git::record::History;
-use git::{Repo, TreeId};
 use pleach_core::event::{Event, MessageRange};
-use pleach_core::ids::{NodeId, RepoName};
+use pleach_core::ids::NodeId;
 use pleach_core::plan::pipeline::{HandlerKind, Node};
 use pleach_core::state::{Position, State};
 
@@ -27,8 +27,6 @@ pub(crate) struct RecordedFacts {
     pub heard: Arc<Transcripts>,
     /// The messages of the node, if it resumes after an interruption.
     pub interrupted: Vec<Message>,
-    /// The recorded messages, if the node starts over.
-    pub recorded: Option<Recording>,
 }
 
 /// Answers and conversations, read from the record or written to it.
@@ -142,18 +140,11 @@ impl RecordedFacts {
         // A fan-out that brings its branches together does so after all it has recorded of them.
         let until = if node.handler == HandlerKind::Parallel { events.len() } else { start };
         let state = folded(&history, &plan.start_node, until)?;
-        let mut interrupted = messages(repo, &history, &interrupted(&state))?;
-        let mut recorded = None;
-        if assignment.start == NodeStart::Over {
-            let said = std::mem::take(&mut interrupted);
-            if engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls()) {
-                recorded = Some(Recording { messages: said, trees: plan.trees(&state)? });
-            }
-        }
+        let interrupted = messages(repo, &history, &interrupted(&state))?;
         let mut heard = Transcripts::default();
         let wanted = Wanted::by(engine, plan, &state, node, assignment.conversation.thread.as_deref());
         heard.load(repo, &state, &wanted, Some(&history))?;
-        Ok(Self { state: Arc::new(state), heard: Arc::new(heard), interrupted, recorded })
+        Ok(Self { state: Arc::new(state), heard: Arc::new(heard), interrupted })
     }
 }
 
@@ -195,15 +186,6 @@ pub(crate) fn judged(
     let conflicts = state.next_conflict().into_iter().flat_map(|conflict| &conflict.paths);
     let conflicts = conflicts.map(|path| path.path.clone()).collect();
     Ok(ReviewedWork { session: plan.run.session.clone(), answer, changes, conflicts, worktree: worktree.to_owned() })
-}
-
-/// An agent's messages and files before its node starts over.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Recording {
-    /// The messages.
-    pub messages: Vec<Message>,
-    /// The files it left, by repository.
-    pub trees: BTreeMap<RepoName, TreeId>,
 }
 
 /// Whether the agent of a node gets the story of the run so far. An agent asked about the session's task gets the task,

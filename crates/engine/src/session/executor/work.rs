@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::assignment::{AssignedWork, Assignment};
+use super::assignment::{AssignedWork, Assignment, NodeStart};
 use super::judge;
 use super::place::run_dir;
 use super::recorded_facts::{RecordedFacts, judged};
+use super::retelling;
 use crate::env::{Engine, Error, Handler, HandlerContext, Question};
-use crate::session::Recording;
 use crate::session::preamble::{self, NodeResult, Telling};
 use crate::session::session_plan::SessionPlan;
 use crate::session::task::prompts;
-use agents::agent::Agent;
+use agents::agent::{Agent, Past, TASK_WAS_INTERRUPTED};
 use agents::llm::Message;
 use pleach_core::event::{Outcome, Status};
 use pleach_core::ids::NodeId;
@@ -62,8 +62,12 @@ pub struct AgentWork {
     pub answered: bool,
     /// The state the agent needs to resume the conversation.
     pub resume: Option<Value>,
-    /// The recorded messages, if the node starts over with an agent that replays them.
-    pub recorded: Option<Recording>,
+    /// What was said before, for an agent that cannot continue with it.
+    pub past: Past,
+    /// The prompt of a new conversation that is told of it.
+    pub retold: Option<String>,
+    /// What it is told beside its prompt, where it continues.
+    pub append: Option<String>,
 }
 
 /// A file with a node's complete answer or output, for an agent whose prompt holds only part of it.
@@ -233,24 +237,43 @@ impl WorkBuilder<'_> {
     }
 
     fn agent_work(&self, known: &RecordedFacts) -> Result<AgentWork, Error> {
-        let RecordedFacts { state, heard, interrupted, recorded } = known;
+        let RecordedFacts { state, heard, interrupted } = known;
         let agent = agent_of(self.engine, self.node)?;
         let answered = is_answered(state, &*agent, interrupted);
         let thread = self.assignment.conversation.thread.as_deref();
-        let continues = !interrupted.is_empty();
+        let start = self.assignment.start;
+        let is_new = matches!(start, NodeStart::Redriven | NodeStart::Retold);
+        let continues = !is_new && !interrupted.is_empty();
         let mut history = match thread {
             // A thread's messages already include the interrupted turns.
             Some(thread) => heard.threads.get(thread).cloned().unwrap_or_default(),
+            None if is_new => Vec::new(),
             None => interrupted.clone(),
         };
         // Messages among an agent's subagents are not part of its conversation.
         history.retain(|message| message.conversation() == 0);
-        // A node that starts over resumes nothing.
-        let starts_over = !continues && state.has_turns();
-        let resume = state.agent_state(thread).filter(|_| !starts_over).cloned();
-        let (prompt, offered) = self.prompt(known)?;
-        let recorded = recorded.clone();
-        Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded })
+        // What an agent keeps of its conversation knows what is told here.
+        let resume = state.agent_state(thread).filter(|_| !is_new).cloned();
+        let (mut prompt, mut offered) = self.prompt(known)?;
+        let appended = state.prompt_append.as_ref().map(|text| format!("\n\n{text}")).unwrap_or_default();
+        let append = state.prompt_append.clone().filter(|_| continues);
+        let retold = is_new.then(|| {
+            let file = run_dir(self.root, &self.assignment.context).join(format!("{}-so-far.md", self.node.id));
+            let told = retelling::tell(
+                interrupted,
+                state,
+                Some(file.as_path()).filter(|_| !self.withheld.contains(&self.node.id)),
+            );
+            offered.extend(told.whole.map(|text| Offered { node: self.node.id.clone(), file, text }));
+            format!("{TASK_WAS_INTERRUPTED}\n\n{prompt}\n\n{}{appended}", told.text)
+        });
+        prompt.push_str(&appended);
+        let past = match start {
+            NodeStart::Redriven => Past::Taped(interrupted.clone()),
+            NodeStart::Retold => Past::Told(interrupted.clone()),
+            NodeStart::First | NodeStart::Continued => Past::None,
+        };
+        Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, past, retold, append })
     }
 
     fn prompt(&self, known: &RecordedFacts) -> Result<(String, Vec<Offered>), Error> {

@@ -1,6 +1,5 @@
 //! Nodes run by an agent, turn by turn.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +9,23 @@ use serde_json::Value;
 use super::cancel::NodeCancel;
 use super::collected::Collected;
 use super::simulation::{self, is_simulated};
-use super::worker::{NAMED, block, some, work_message};
+use super::worker::{block, some, work_message};
 use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
 use crate::env::BudgetVerdict;
 use crate::session::executor::AgentWork;
-use agents::agent::{AgentError, AgentReply, End, Job, MessageInput, Turn, TurnVerdict, Turns, is_in_words};
+use agents::agent::{
+    AgentError, AgentReply, End, Job, MessageInput, Past, Steering, Turn, TurnVerdict, Turns, is_in_words,
+};
 use agents::llm::{Message, Part, Role};
-use git::TreeId;
-use git::workspace::{Author, Changes, Error};
+use git::workspace::{Author, Changes};
 use os::deadline::Deadline;
 use pleach_core::budget::Amount;
 use pleach_core::clock;
 use pleach_core::event::{
     AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage, Warning, WarningCode,
 };
-use pleach_core::ids::{RepoName, RepoPath};
+use pleach_core::ids::RepoPath;
 use pleach_core::plan::pipeline::WritePolicy;
-use pleach_core::text::listed;
 use pleach_core::trailer::attribution;
 
 /// Asks for a readable verdict. A program has no memory, so it gets the whole prompt again.
@@ -102,8 +101,24 @@ pub(super) async fn agent(
     let is_simulated = is_simulated(kind);
     let deadline = worker.node.timeout.map(Deadline::after);
     let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
+    let told = work.retold.as_ref().filter(|_| matches!(work.past, Past::Told(_)));
+    let work = AgentWork { prompt: told.unwrap_or(&work.prompt).clone(), ..work };
     let asked = AgentPrompt { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
+    let mut work = work;
     let mut reply = converse(worker, &work, asked, &mut spoken, cancel, end).await?;
+    if let (Err(AgentError::Diverged(why)), Some(retold)) = (&reply, &work.retold) {
+        let text = format!("{why}; the agent of `{}` is told what it did before and goes on", worker.node.id);
+        end.warnings.push(WarningCode::ReplayDiverged.with(text));
+        end_redrive(worker, &mut end.warnings)?;
+        if let Past::Taped(said) = std::mem::take(&mut work.past) {
+            work.past = Past::Told(said);
+        }
+        work.prompt.clone_from(retold);
+        spoken = Spoken { messages: Vec::new(), state: None };
+        let left = deadline.map(|deadline| deadline.left());
+        let asked = AgentPrompt { prompt: work.prompt.clone(), continues: false, timeout: left };
+        reply = converse(worker, &work, asked, &mut spoken, cancel, end).await?;
+    }
     if let Ok(AgentReply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
         && !is_simulated
         && step::verdict_is_missing(worker, text)
@@ -130,7 +145,8 @@ pub(super) async fn agent(
     let spoke_up = worker.read_status(&status_file).is_some();
     // When a program runs again, its calls are answered from the record.
     let keeps = work.agent.can_continue() || work.agent.repeats_calls();
-    let goes_on = keeps && (work.continues || end.is_answered);
+    let has_begun = work.continues || !matches!(work.past, Past::None);
+    let goes_on = keeps && (has_begun || end.is_answered);
     let outcome = agent_outcome(worker, reply, &status_file, goes_on, cancel, end)?;
     let outcome = simulation::simulated(worker, kind, outcome);
     let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
@@ -173,6 +189,8 @@ async fn converse(
     let status_file = worker.status_file()?;
     let model = worker.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
     let prompt_is_first = prompt == work.prompt;
+    let appended = Steering::default();
+    work.append.iter().filter(|_| continues).for_each(|text| appended.say(text));
     let job = Job {
         node: worker.node.id.clone(),
         visit: worker.visit.visit,
@@ -196,15 +214,12 @@ async fn converse(
         sandbox: worker
             .bounds(&status_file)
             .map(|bounds| Arc::new(bounds.of_agent(&worker.home).with_read([worker.run_dir.clone()]))),
-        steering: Default::default(),
+        steering: appended,
         home: worker.home.clone(),
         launchers: Some(worker.launchers()),
         resume: spoken.state.clone(),
         // Only the first prompt is answered from the record.
-        recorded: match &work.recorded {
-            Some(recorded) if prompt_is_first => recorded.messages.clone(),
-            _ => Vec::new(),
-        },
+        past: if prompt_is_first { work.past.clone() } else { Past::None },
     };
     let bounds = job.sandbox.clone();
     let (turns, mut incoming) = Turns::channel();
@@ -219,10 +234,14 @@ async fn converse(
             // A reported turn is recorded before the agent's end is handled.
             biased;
             Some((turn, answer)) = incoming.recv() => {
-                end.note_refused(bounds.as_deref(), worker.workspace.directory(), turn.messages.iter().flat_map(tool_results));
-                if !turn.repeats {
-                    worker.engine.announce(&worker.session, &worker.context, &worker.node.id, &turn.messages);
+                if turn.repeats {
+                    end.warnings.extend(turn.warnings);
+                    end_redrive(worker, &mut end.warnings)?;
+                    let _ = answer.send(TurnVerdict::Go);
+                    continue;
                 }
+                end.note_refused(bounds.as_deref(), worker.workspace.directory(), turn.messages.iter().flat_map(tool_results));
+                worker.engine.announce(&worker.session, &worker.context, &worker.node.id, &turn.messages);
                 // A partial answer does not count, except from a program: how often a model answered it is unknown.
                 let is_used = |message: &Message| {
                     let is_whole = message.failure().is_none() || !work.agent.can_continue();
@@ -233,8 +252,7 @@ async fn converse(
                 spoken.messages.extend(turn.messages.iter().cloned());
                 spoken.state = turn.state_ref.clone().or(spoken.state.take());
                 end.is_over = turn.is_last;
-                let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.trees.clone());
-                let verdict = report_turn(worker, kind, turn, then, &turns, &mut end.warnings).await?;
+                let verdict = report_turn(worker, kind, turn, &turns, &mut end.warnings).await?;
                 // An agent that has ended spends nothing more and need not be stopped.
                 let goes_on = verdict == BudgetVerdict::Go || (end.is_over && verdict != BudgetVerdict::Halt);
                 worker.verdict = verdict;
@@ -304,6 +322,7 @@ fn agent_outcome(
         // A retry would throw away a conversation that can be resumed.
         Err(AgentError::Unanswered(reason)) if end.is_stuck && goes_on => failed(reason, FailureClass::Final),
         Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => failed(reason, FailureClass::Transient),
+        Err(error @ AgentError::Diverged(_)) => failed(error.to_string(), FailureClass::Transient),
         Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
         Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Final),
     };
@@ -321,13 +340,11 @@ fn add_context_updates(worker: &Worker, mut outcome: Outcome, response: Option<&
     outcome
 }
 
-/// Reports a turn to be recorded, unless nothing happened in it. `then` are the expected files if the turn repeats a
-/// recorded one.
+/// Reports a turn to be recorded, unless nothing happened in it.
 async fn report_turn(
     worker: &mut Worker,
     kind: &str,
     turn: Turn,
-    then: Option<BTreeMap<RepoName, TreeId>>,
     turns: &Turns,
     warnings: &mut Vec<Warning>,
 ) -> Result<BudgetVerdict, Stopped> {
@@ -347,30 +364,19 @@ async fn report_turn(
     let recorded = worker.answers.recv().await.ok_or_else(gone)?;
     block(|| worker.workspace.accept(&recorded.changes))?;
     worker.workspace.checkouts_followed(&recorded.followed);
-    if let Some(then) = then {
-        let paths = block(|| differing(worker, &then, &recorded.changes))?;
-        if !paths.is_empty() {
-            warnings.push(WarningCode::ReplayDiffers.with(format!(
-                "replayed from the record, the agent produced other files than before it was interrupted: {}",
-                listed(&paths, NAMED)
-            )));
-        }
-    }
     worker.next_turn += 1;
     worker.allowance = recorded.allowance;
     Ok(recorded.verdict)
 }
 
-/// The paths in which the worktrees differ from these trees.
-fn differing(worker: &Worker, then: &BTreeMap<RepoName, TreeId>, now: &Changes) -> Result<Vec<String>, Error> {
-    let mut paths = Vec::new();
-    for copy in worker.workspace.copies() {
-        if let (Some(then), Some(now)) = (then.get(&copy.name), now.of(&copy.name)) {
-            let changes = git::diff::changes(&copy.repo, *then, now.tree)?;
-            paths.extend(changes.iter().map(|change| format!("`{}`", change.path)));
-        }
+/// Brings the recorded files back after recorded work was repeated.
+fn end_redrive(worker: &mut Worker, warnings: &mut Vec<Warning>) -> Result<(), Stopped> {
+    for kept in block(|| worker.workspace.end_redrive())? {
+        warnings.push(WarningCode::ReplayDiffers.with(format!(
+            "replayed from the record, the agent produced other files than before: they are kept at {kept}"
+        )));
     }
-    Ok(paths)
+    Ok(())
 }
 
 pub(super) async fn report(

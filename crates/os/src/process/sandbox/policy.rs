@@ -187,6 +187,11 @@ impl SandboxPolicy {
         }
     }
 
+    /// Whether agents that reach their model through pleach, and whatever they start, can reach nothing else.
+    pub fn closes_network(&self) -> bool {
+        self.network == Network::Gateway && self.limits_agents()
+    }
+
     /// The protection of a run in a short line. `alone`: some agent calls its model itself, not through pleach.
     pub fn in_words(&self, alone: bool) -> String {
         let wall = match self.by.wall(&Connect::Anywhere) {

@@ -1,0 +1,57 @@
+//! The runs of a session, drawn as a tree.
+
+use engine::view::RunView;
+use jiff::Timestamp;
+use pleach_core::text::listed;
+
+use super::session::age;
+use super::session::count;
+use super::{Table, style};
+
+/// A line per run, below the one it was forked from.
+pub fn text(runs: &[RunView], now: Timestamp) -> String {
+    let mut table = Table::new(["run", "after", "standing", "agent", "turns", "tokens", "cost", "age", ""]);
+    for column in [4, 5, 6] {
+        table = table.right(column);
+    }
+    let mut rows: Vec<(usize, &RunView)> = Vec::new();
+    let roots = runs.iter().filter(|run| run.from.as_ref().is_none_or(|from| runs.iter().all(|run| run.run != *from)));
+    roots.for_each(|root| below(runs, root, 0, &mut rows));
+    for (depth, run) in rows {
+        let branch = if depth > 0 { format!("{}└ ", "  ".repeat(depth - 1)) } else { String::new() };
+        let after = match (&run.from, &run.from_turn) {
+            (Some(_), Some(turn)) => turn.to_string(),
+            (Some(_), None) => "a node".to_owned(),
+            (None, _) => String::new(),
+        };
+        table.row([
+            format!("{branch}{}", run.run),
+            after,
+            style::standing(run.standing.word()),
+            listed(if run.models.is_empty() { &run.agents } else { &run.models }, 2),
+            run.turns.to_string(),
+            count(run.tokens.total()),
+            run.cost_usd.map(|cost| format!("${cost:.2}")).unwrap_or_default(),
+            age(run.started_at, now),
+            changes(run),
+        ]);
+    }
+    table.to_string()
+}
+
+fn below<'r>(runs: &'r [RunView], run: &'r RunView, depth: usize, rows: &mut Vec<(usize, &'r RunView)>) {
+    rows.push((depth, run));
+    let own = runs.iter().filter(|other| other.from.as_ref() == Some(&run.run) && other.run != run.run);
+    own.for_each(|other| below(runs, other, depth + 1, rows));
+}
+
+/// What a run does otherwise, in words.
+pub fn changes(run: &RunView) -> String {
+    let changes = &run.changes;
+    let named = [("agent", &changes.agent), ("model", &changes.model)];
+    let named = named.into_iter().filter_map(|(what, value)| Some(format!("{what} {}", value.as_ref()?)));
+    let told = changes.prompt_append.as_ref().map(|text| format!("told \"{}\"", pleach_core::text::shorten(text, 30)));
+    let inputs = changes.inputs.iter().map(|(key, value)| format!("{key}={}", pleach_core::text::shorten(value, 20)));
+    let pipeline = changes.pipeline.as_ref().map(|pipeline| pipeline.dot_path.clone());
+    named.chain(told).chain(inputs).chain(pipeline).collect::<Vec<_>>().join(", ")
+}
