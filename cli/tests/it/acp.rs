@@ -187,7 +187,7 @@ fn an_interrupted_agent_takes_its_session_up_again() {
 }
 
 #[test]
-fn an_interrupted_agent_without_a_memory_starts_over() {
+fn an_interrupted_agent_without_a_memory_is_told() {
     let env = agent("");
     let gate = Gate::new(&env, "agent");
     env.write("script", format!("say One.\nask a 1\nsay Two.\nask b 1\nshell {}\nsay Done.", gate.command()));
@@ -198,8 +198,10 @@ fn an_interrupted_agent_without_a_memory_starts_over() {
     env.resume(&[]).expect(0);
     assert_eq!(methods(&env)[3..], ["initialize", "session/new", "session/prompt"]);
     assert_eq!(env.files(), ["README.md", "a", "b"]);
-    let over = env.story().all("NodeStarted").iter().filter(|node| node["starts_over"] == true).count();
-    assert_eq!(over, 1);
+    let told = told(&env);
+    let prompt = told.iter().rfind(|message| message["method"] == "session/prompt").expect("a task").to_string();
+    assert!(prompt.contains("was interrupted") && prompt.contains("What was done so far, in 1 turn:"), "{prompt}");
+    assert!(env.story().all("NodeStarted").iter().all(|node| node["starts_over"].is_null()));
 }
 
 #[test]

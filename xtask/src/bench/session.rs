@@ -84,7 +84,7 @@ impl Session {
     pub fn recorder(&self, durability: Durability) -> Recorder {
         let repo = self.repo.clone().with_durability(durability);
         let (id, context, redactor) = (self.id.clone(), ContextId::main(), self.redactor.clone());
-        match self.chain {
+        match self.chain.clone() {
             Some(chain) => Recorder::resume(repo, id, context, redactor, chain),
             None => Recorder::create(repo, id, context, redactor),
         }
@@ -159,7 +159,8 @@ impl Session {
     }
 
     fn count(&mut self, record: CommitId) {
-        let end = self.chain.unwrap_or(ChainEnd { first: record, tip: record, messages: 0 });
+        let first = ChainEnd { first: record, forks: Vec::new(), tip: record, messages: 0 };
+        let end = self.chain.take().unwrap_or(first);
         self.chain = Some(ChainEnd { tip: record, messages: end.messages + 2, ..end });
         self.turns += 1;
     }
@@ -187,7 +188,7 @@ impl Session {
         at: Timestamp,
     ) -> Result<Batch, Box<dyn Error>> {
         let (turn, repo) = (self.turn_id(), self.copy.name.clone());
-        let first = self.chain.map_or(0, |end| end.messages) + 1;
+        let first = self.chain.as_ref().map_or(0, |end| end.messages) + 1;
         let call = ToolCall {
             id: "call-1".into(),
             name: "write_file".into(),

@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use engine::env::{Budget, Copy, Engine, wait_for_orphans};
-use engine::session::{SessionEnded, resume_session, run_session};
+use engine::session::{ResumeAt, SessionEnded, resume_session, run_session};
 use git::Repo;
 use git::record::{History, context_ref};
 use pleach_core::config::{self, OnExceeded};
-use pleach_core::event::{Event, PauseReason, Recorded};
+use pleach_core::event::{CutPoint, Event, PauseReason, Recorded};
 use pleach_core::ids::{ContextId, SessionId};
 
 use crate::engine::{World, only, told};
@@ -127,7 +127,10 @@ async fn two_contexts_of_a_session_run_at_once() {
         "one record forks all"
     );
     assert!(is_fork(&whole.records[before].events[0]));
-    let until = whole.until(&"b.2".parse().unwrap()).unwrap();
+    let is_second = |recorded: &Recorded| matches!(&recorded.event, Event::AgentTurn(turn) if turn.turn.number == 2);
+    let held = whole.records.iter().rfind(|record| record.events.iter().any(is_second)).expect("its record");
+    let until = CutPoint { record: held.commit, events: held.events.len() };
+    let until = History::up_to(&repo, &id, &b(), until).unwrap();
     assert_eq!(turns(&until.events().cloned().collect::<Vec<_>>()), ["b.1", "b.2"]);
 }
 
@@ -187,10 +190,11 @@ async fn both_contexts_resume_after_a_kill() {
     pipes(world.root());
     let id = killed_after(&world, &["a.1", "b.1"]);
     let repo = world.repo();
-    wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
+    wait_for_orphans(&repo, Copy::OfRun(&id.clone().into()), |_| {});
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let engine: Arc<Engine> = world.scripted(&script(world.root(), ""));
-    let (mut session, _) = resume_session(engine, only(&repo), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) =
+        resume_session(engine, only(&repo), &id.clone().into(), seen, &ResumeAt::Newest, &mut |_| {}).await.unwrap();
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     assert_done(&world, &id);
     for (context, expected) in [("a", ["a.1", "a.2", "a.3"]), ("b", ["b.1", "b.2", "b.3"])] {
@@ -206,7 +210,7 @@ async fn a_context_without_its_first_record_restarts() {
     pipes(world.root());
     let id = killed_after(&world, &["a.1"]);
     let repo = world.repo();
-    wait_for_orphans(&repo, Copy::OfSession(&id), |_| {});
+    wait_for_orphans(&repo, Copy::OfRun(&id.clone().into()), |_| {});
     let first = History::all_in(&repo, &id, &b()).unwrap();
     let first = first.records.iter().find(|record| record.context == b()).unwrap().commit;
     // As if the process had been killed before it wrote anything of this branch.
@@ -217,7 +221,8 @@ async fn a_context_without_its_first_record_restarts() {
     let seen = repo.refs().find(&context_ref(&id, &"main".parse().unwrap())).unwrap().unwrap();
     let alone = script(world.root(), "").replace("cat '", "true '").replace("echo pong > '", "true '");
     let engine: Arc<Engine> = world.scripted(&alone);
-    let (mut session, _) = resume_session(engine, only(&repo), &id, seen, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) =
+        resume_session(engine, only(&repo), &id.clone().into(), seen, &ResumeAt::Newest, &mut |_| {}).await.unwrap();
     let again = History::all_in(&repo, &id, &b()).unwrap();
     assert!(again.records.iter().any(|record| record.commit == first), "it is the same record");
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);

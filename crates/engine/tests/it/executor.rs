@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use agents::agent::BoxFuture;
 use engine::env::{Engine, Handler, HandlerContext};
-use engine::session::{Assignment, Executor, SessionEnded, Work, WorkWatch, resume_session, run_session};
+use engine::session::{
+    AgentWork, Assignment, Executor, ResumeAt, SessionEnded, Work, WorkWatch, resume_session, run_session,
+};
 use git::record::root_ref;
 use os::process::Cancel;
 use pleach_core::event::{Event, Outcome};
@@ -80,10 +82,9 @@ fn in_words(work: &Work) -> String {
     let mut words = String::new();
     match work {
         Work::Agent(work) => {
-            let engine::session::AgentWork { agent, prompt, offered, history, continues, answered, resume, recorded } =
-                work;
+            let AgentWork { agent, prompt, offered, history, continues, answered, resume, past, retold, append } = work;
             let _ = write!(words, "{} {prompt:?} {offered:?} {history:?}", agent.kind());
-            let _ = write!(words, "{continues} {answered} {resume:?} {recorded:?}");
+            let _ = write!(words, "{continues} {answered} {resume:?} {past:?} {retold:?} {append:?}");
         }
         Work::Custom(_, context) => {
             let HandlerContext { node, visit, attempt, context, cwd, .. } = &**context;
@@ -109,7 +110,7 @@ fn watch(seen: &Seen) -> WorkWatch {
 
 /// Makes out of every assignment what its worker did, by the record alone, and says what was started and how.
 fn made_again(world: &World, id: &SessionId, seen: &Seen) -> Vec<String> {
-    let fresh = Executor::of_record(engine(world, None), only(&world.repo()), id).unwrap();
+    let fresh = Executor::of_record(engine(world, None), only(&world.repo()), &id.into()).unwrap();
     let again = |(sent, used): &(String, String)| {
         let assignment: Assignment = serde_json::from_str(sent).unwrap();
         assert_eq!(serde_json::to_string(&assignment).unwrap(), *sent);
@@ -144,7 +145,10 @@ async fn assignments_follow_from_the_record_alone() {
     let repo = world.repo();
     let tip = repo.refs().find(&root_ref(&id)).unwrap().unwrap();
     let engine_again = engine(&world, None);
-    let (mut session, _) = resume_session(engine_again, only(&repo), &id, tip, None, &mut |_| {}).await.unwrap();
+    let (mut session, _) =
+        resume_session(engine_again, only(&repo), &id.clone().into(), tip, &ResumeAt::Newest, &mut |_| {})
+            .await
+            .unwrap();
     session.watch(watch(&seen));
     assert_eq!(run_session(&mut session).await.unwrap(), SessionEnded::Completed);
     drop(session);

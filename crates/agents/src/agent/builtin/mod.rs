@@ -211,7 +211,8 @@ impl<'a> Run<'a> {
             return Err(AgentError::Terminal("the conversation to resume lacks the answers of its last tools".into()));
         }
         // What it is told before it goes on.
-        for remark in job.steering.take() {
+        let told = if job.continues { job.steering.take() } else { Vec::new() };
+        for remark in told {
             messages.push(Message::steering(remark));
             unreported += 1;
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use agents::llm::{Message, Part, Role};
 use pleach_core::state::{Position, State};
-use pleach_core::text::shorten;
+use pleach_core::text::{counted, shorten};
 
 /// How many characters of its words in a turn it is told.
 const WORDS: usize = 1_000;
@@ -40,7 +40,7 @@ pub(super) fn tell(said: &[Message], state: &State, file: Option<&Path>) -> Told
     }
     let left = parts.len() - told.len();
     told.reverse();
-    let mut text = format!("What was done so far, in {turns} turns:\n");
+    let mut text = format!("What was done so far, in {}:\n", counted(turns as u64, "turn"));
     if left > 0 {
         text.push_str(&format!("({left} earlier steps are left out)\n"));
     }
