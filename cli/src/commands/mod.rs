@@ -3,6 +3,7 @@
 mod build;
 mod cancel;
 mod cleanup;
+pub(super) mod compare;
 mod complete;
 mod completions;
 mod config;
@@ -86,6 +87,7 @@ enum Command {
     Show(show::ShowArgs),
     Cost(cost::CostArgs),
     Diff(diff::DiffArgs),
+    Compare(compare::CompareArgs),
     Export(export::ExportArgs),
     Cancel(cancel::CancelArgs),
     Rm(rm::RmArgs),
@@ -130,6 +132,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Show(args) => show::run(globals, args),
         Command::Cost(args) => cost::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),
+        Command::Compare(args) => compare::run(globals, args),
         Command::Export(args) => export::run(globals, args),
         Command::Cancel(args) => cancel::run(globals, args),
         Command::Rm(args) => rm::run(globals, args),
