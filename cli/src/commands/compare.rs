@@ -75,11 +75,12 @@ pub fn run(globals: &Globals, args: CompareArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Runs as they are recorded, side by side.
-pub fn compare_untested(ground: &SessionGround, runs: &[RunId]) -> Result<Comparison, Failure> {
+/// Runs as they are recorded, side by side, without tests.
+pub fn compare_untested(ground: &SessionGround, runs: &[RunId]) -> Result<(Comparison, Tests), Failure> {
     let summaries = runs.iter().map(|run| Summary::newest(&ground.place.repo, run)).collect::<Result<Vec<_>, _>>();
     let summaries = summaries.map_err(|error| of_engine(&error))?;
-    compare(ground, &summaries, &Tests::none(&summaries))
+    let none = Tests::none(&summaries);
+    Ok((compare(ground, &summaries, &none)?, none))
 }
 
 fn compare(ground: &SessionGround, summaries: &[Summary], tests: &Tests) -> Result<Comparison, Failure> {
