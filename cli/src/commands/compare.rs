@@ -1,13 +1,14 @@
 //! `pleach compare`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::Args;
 use engine::env::Engine;
 use engine::landing::{QueueSettings, TestPlace, TreeTest, test_trees, tests_to_trust};
 use engine::trust::TrustScope;
-use engine::view::{RepoWork, Summary};
+use engine::view::{RepoWork, Summary, View};
+use git::Repo;
 use git::record::History;
 use history::compare::{ComparedRun, Comparison, RunTest};
 use pleach_core::ids::{BranchName, CommitId, RunId};
@@ -27,7 +28,7 @@ use crate::render::session::plain;
 use crate::render::{Out, comparison};
 use crate::runtime::block_on;
 use crate::session::build;
-use crate::sessions::{self, SessionGround};
+use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings::Settings;
 use crate::trust::TerminalTruster;
 
@@ -38,8 +39,8 @@ use crate::trust::TerminalTruster;
 /// cheaper ones. `*` marks the only one that is done and passes. Nothing lands: the last line is the command for that.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// A session, for all its runs, or the runs to compare: `SID`, `SID/r1`.
-    #[arg(required = true, value_name = "RUN")]
+    /// A session, for all its runs, by default the newest; or the runs to compare: `SID`, `SID/r1`.
+    #[arg(value_name = "RUN")]
     runs: Vec<String>,
     /// Test the code of each run with this command, by default with what a landing would run. Exits with 1 if all fail.
     #[arg(long, value_name = "CMD", num_args = 0..=1, default_missing_value = "")]
@@ -48,22 +49,14 @@ pub struct CompareArgs {
 
 pub fn run(globals: &Globals, args: CompareArgs) -> Result<Exit, Failure> {
     let ground = SessionGround::find(globals)?;
-    let repo = &ground.place.repo;
-    let mut runs: Vec<RunId> = Vec::new();
-    for given in &args.runs {
-        let run = sessions::resolve(repo, given)?;
-        let is_alone = args.runs.len() == 1 && !given.contains('/');
-        let named =
-            if is_alone { History::runs(repo, &run.session).map_err(|error| of_record(&error))? } else { vec![run] };
-        runs.extend(named.into_iter().filter(|run| !runs.contains(run)).collect::<Vec<_>>());
-    }
-    let summaries = runs.iter().map(|run| Summary::newest(repo, run)).collect::<Result<Vec<_>, _>>();
-    let summaries = summaries.map_err(|error| of_engine(&error))?;
+    let runs = named_runs(globals, &ground.place.repo, &args)?;
+    let views = views(&ground, &runs)?;
+    let summaries: Vec<&Summary> = views.iter().map(|view| &view.summary).collect();
     let tests = match &args.test {
         Some(command) => test(globals, &ground, &summaries, command)?,
         None => Tests::none(&summaries),
     };
-    let comparison = compare(&ground, &summaries, &tests)?;
+    let comparison = compare(&ground, &views, &tests)?;
     show(globals, &comparison, &tests)?;
     if tests.are_stopped {
         say!("stopped before all tests had ended; run it again for the rest");
@@ -75,20 +68,46 @@ pub fn run(globals: &Globals, args: CompareArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Runs as they are recorded, side by side, without tests.
-pub fn compare_untested(ground: &SessionGround, runs: &[RunId]) -> Result<(Comparison, Tests), Failure> {
-    let summaries = runs.iter().map(|run| Summary::newest(&ground.place.repo, run)).collect::<Result<Vec<_>, _>>();
-    let summaries = summaries.map_err(|error| of_engine(&error))?;
-    let none = Tests::none(&summaries);
-    Ok((compare(ground, &summaries, &none)?, none))
+/// The runs to compare, each once.
+fn named_runs(globals: &Globals, repo: &Repo, args: &CompareArgs) -> Result<Vec<RunId>, Failure> {
+    let all = |session| History::runs(repo, session).map_err(|error| of_record(&error));
+    match &args.runs[..] {
+        [] => {
+            let command = args.test.as_deref().filter(|command| command.parse::<RunId>().is_ok());
+            if let Some(run) = command {
+                return Err(Failure::new(Code::CommandLine, format!("`--test {run}` takes a command, and no run"))
+                    .hint(format!("write it before: `compare {run} --test`")));
+            }
+            all(&sessions::named_or_newest(globals, repo, None, SessionFilter::Any)?.session)
+        }
+        [one] if !one.contains('/') => all(&sessions::resolve(repo, one)?.session),
+        several => {
+            let mut runs = several.iter().map(|given| sessions::resolve(repo, given)).collect::<Result<Vec<_>, _>>()?;
+            let mut seen = BTreeSet::new();
+            runs.retain(|run| seen.insert(run.clone()));
+            Ok(runs)
+        }
+    }
 }
 
-fn compare(ground: &SessionGround, summaries: &[Summary], tests: &Tests) -> Result<Comparison, Failure> {
-    let row = |(summary, tests): (&Summary, &Vec<TreeTest>)| {
-        let row = ComparedRun::read(&ground.repos(&summary.started), summary)?;
+/// Runs as they are recorded, side by side, without tests.
+pub fn compare_untested(ground: &SessionGround, runs: &[RunId]) -> Result<(Comparison, Tests), Failure> {
+    let views = views(ground, runs)?;
+    let none = Tests::none(&views.iter().map(|view| &view.summary).collect::<Vec<_>>());
+    Ok((compare(ground, &views, &none)?, none))
+}
+
+fn views(ground: &SessionGround, runs: &[RunId]) -> Result<Vec<View>, Failure> {
+    let views = runs.iter().map(|run| View::load(&ground.place.repo, run)).collect::<Result<_, _>>();
+    views.map_err(|error| of_engine(&error))
+}
+
+fn compare(ground: &SessionGround, views: &[View], tests: &Tests) -> Result<Comparison, Failure> {
+    let row = |(view, tests): (&View, &Vec<TreeTest>)| {
+        let row = ComparedRun::read(&ground.repos(&view.summary.started), view)?;
         Ok(ComparedRun { test: RunTest::of(tests), ..row })
     };
-    let rows = summaries.iter().zip(&tests.results).map(row).collect::<Result<Vec<_>, _>>();
+    let rows = views.iter().zip(&tests.results).map(row).collect::<Result<Vec<_>, _>>();
     Ok(Comparison::of(rows.map_err(|error: engine::env::Error| of_engine(&error))?))
 }
 
@@ -140,7 +159,7 @@ pub struct Tests {
 }
 
 impl Tests {
-    fn none(summaries: &[Summary]) -> Self {
+    fn none(summaries: &[&Summary]) -> Self {
         let over_several = summaries.iter().filter(|summary| summary.started.has_several_repos());
         let over_several = over_several.map(|summary| summary.run.clone()).collect();
         Self { results: vec![Vec::new(); summaries.len()], over_several, ..Self::default() }
@@ -155,7 +174,7 @@ struct Job {
 }
 
 /// Tests what runs have changed, one repository after the other.
-fn test(globals: &Globals, ground: &SessionGround, summaries: &[Summary], command: &str) -> Result<Tests, Failure> {
+fn test(globals: &Globals, ground: &SessionGround, summaries: &[&Summary], command: &str) -> Result<Tests, Failure> {
     let settings = ground.settings.clone().deepening(true);
     let tests = tests_of(&settings, &ground.place, summaries, command)?;
     let mut jobs: Vec<Job> = Vec::new();
@@ -171,9 +190,8 @@ fn test(globals: &Globals, ground: &SessionGround, summaries: &[Summary], comman
                 Some(target) => target,
                 None => place::target(place)?,
             };
-            let is_same = |job: &&mut Job| {
-                job.place.repo.common_dir() == place.repo.common_dir() && job.target == target
-            };
+            let is_same =
+                |job: &&mut Job| job.place.repo.common_dir() == place.repo.common_dir() && job.target == target;
             match jobs.iter_mut().find(is_same) {
                 Some(job) => job.commits.push((number, commit)),
                 None => jobs.push(Job { place: place.clone(), target, commits: vec![(number, commit)] }),
@@ -224,7 +242,7 @@ async fn test_job(
 }
 
 /// Whether one of the runs has changed something in a repository.
-fn has_changed(summaries: &[Summary], place: &Place) -> bool {
+fn has_changed(summaries: &[&Summary], place: &Place) -> bool {
     summaries.iter().filter_map(|summary| summary.in_repo(&place.name)).any(|work: RepoWork<'_>| work.has_changed())
 }
 
@@ -232,7 +250,7 @@ fn has_changed(summaries: &[Summary], place: &Place) -> bool {
 fn tests_of(
     settings: &Settings,
     place: &Place,
-    summaries: &[Summary],
+    summaries: &[&Summary],
     command: &str,
 ) -> Result<Vec<EntryTest>, Failure> {
     if !command.is_empty() {

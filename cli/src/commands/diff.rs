@@ -1,10 +1,12 @@
 //! `pleach diff`
 
 use clap::Args;
+use engine::env::SessionRepos;
 use engine::view::Summary;
 use git::record::{History, contexts};
 use git::{FileStat, Repo};
 use history::compare::{ComparedPoint, Difference, FileDifference, Operand, is_below};
+use pleach_core::event::Snapshot;
 use pleach_core::ids::{CommitId, ContextId, RepoName, RepoPath, RunId, SessionId, TurnId};
 use serde_json::{Value, json};
 
@@ -53,7 +55,7 @@ pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
         Some(other) => {
             let b = point(globals, &ground, Some(other))?;
             let repos = ground.repos(&b.summary.started);
-            let difference = Difference::between(&repos, a.point, b.point, &paths, !args.stat);
+            let difference = Difference::between(&repos, a.read(&ground)?, b.read(&ground)?, &paths, !args.stat);
             show(globals, &difference.map_err(|error| of_engine(&error))?)
         }
         None => changes(globals, &ground, &a, &paths, args.stat),
@@ -69,7 +71,25 @@ fn repo_path(given: &str) -> RepoPath {
 /// A point that was named.
 struct NamedPoint {
     summary: Summary,
-    point: ComparedPoint,
+    operand: Operand,
+}
+
+impl NamedPoint {
+    fn read(&self, ground: &SessionGround) -> Result<ComparedPoint, Failure> {
+        let found = ComparedPoint::read(&ground.repos(&self.summary.started), &self.operand);
+        found.map_err(|error| of_engine(&error))?.ok_or_else(|| self.is_missing(ground))
+    }
+
+    /// The commits it began with, and its newest ones.
+    fn code(&self, repos: &SessionRepos, ground: &SessionGround) -> Result<(Snapshot, Snapshot), Failure> {
+        let found = self.operand.code(repos, &self.summary).map_err(|error| of_engine(&error))?;
+        found.ok_or_else(|| self.is_missing(ground))
+    }
+
+    fn is_missing(&self, ground: &SessionGround) -> Failure {
+        let name = self.operand.to_string();
+        no_branch(&ground.place.repo, &self.summary.session, name.split_once('/').map_or(&*name, |(_, name)| name))
+    }
 }
 
 /// The point a text names: a run, a parallel branch, or a turn.
@@ -101,15 +121,12 @@ fn point(globals: &Globals, ground: &SessionGround, given: Option<&str>) -> Resu
             }
         }
     };
-    let found = ComparedPoint::read(&ground.repos(&summary.started), &operand).map_err(|error| of_engine(&error))?;
-    let point = found.ok_or_else(|| no_branch(repo, &summary.session, given.unwrap_or_default()))?;
-    Ok(NamedPoint { summary, point })
+    Ok(NamedPoint { summary, operand })
 }
 
-fn no_branch(repo: &Repo, session: &SessionId, given: &str) -> Failure {
+fn no_branch(repo: &Repo, session: &SessionId, name: &str) -> Failure {
     let names = contexts(repo, session).unwrap_or_default();
     let names: Vec<&str> = names.iter().map(ContextId::as_str).collect();
-    let name = given.split_once('/').map_or(given, |(_, name)| name);
     Failure::new(Code::NoSuchBranch, format!("session {session} has no branch `{}`", plain(name)))
         .hint(format!("there are: {}", names.join(", ")))
 }
@@ -151,8 +168,8 @@ fn changes(
     paths: &[RepoPath],
     only_stat: bool,
 ) -> Result<Exit, Failure> {
-    let (base, work) = (&a.point.base, &a.point.commits);
     let repos = ground.repos(&a.summary.started);
+    let (base, work) = a.code(&repos, ground)?;
     let mut changes = Vec::new();
     for (name, repo) in repos.iter() {
         if let (Some(base), Some(work)) = (base.get(name), work.get(name)) {

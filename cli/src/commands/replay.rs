@@ -106,8 +106,7 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     options.check(&point).map_err(|error| of_engine(&error))?;
     let started = options.started(&point);
     let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
-    let on =
-        GoingOn { run: &point.run, started: &started, work: &work, flags: variant.flags(), answers, beside: None };
+    let on = GoingOn { run: &point.run, started: &started, work: &work, flags: variant.flags(), answers, beside: None };
     let recorded = RecordedRun::prepare(globals, local, place, on)?;
     let engine = &recorded.built.engine;
     block_on(recorded.built.stopped_by(), async {

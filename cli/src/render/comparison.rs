@@ -28,7 +28,9 @@ pub fn table(comparison: &Comparison) -> String {
                 from(run),
                 shorten(&by(run, &comparison.runs), by_width),
                 style::standing(run.outcome),
-                run.test.as_ref().map(|test| if test.passed { style::standing("pass") } else { test.exit.clone() })
+                run.test
+                    .as_ref()
+                    .map(|test| if test.passed { style::standing("pass") } else { test.exit.clone() })
                     .unwrap_or_default(),
                 review(run).to_owned(),
                 count(run.turns),

@@ -55,7 +55,7 @@ impl Stream {
 }
 
 fn write<D: Serialize>(line: &Line<'_, D>) {
-        let line = serde_json::to_string(line).expect("events are structs with text keys, which always serialise");
-        // A reader that stops reading does not stop the run: its record is what counts.
-        let _ = writeln!(std::io::stdout(), "{line}");
+    let line = serde_json::to_string(line).expect("events are structs with text keys, which always serialise");
+    // A reader that stops reading does not stop the run: its record is what counts.
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -26,7 +26,8 @@ impl Table {
     #[must_use]
     pub fn without_empty(mut self) -> Self {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let is_empty = |column: &usize| self.rows.iter().skip(1).all(|row| row.get(*column).is_none_or(String::is_empty));
+        let is_empty =
+            |column: &usize| self.rows.iter().skip(1).all(|row| row.get(*column).is_none_or(String::is_empty));
         let empty: Vec<usize> = (0..columns).filter(is_empty).collect();
         for row in &mut self.rows {
             let mut column = 0;

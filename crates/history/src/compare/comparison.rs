@@ -75,9 +75,9 @@ fn by_merit(one: &ComparedRun, two: &ComparedRun) -> Ordering {
 /// What speaks against a run, the gravest first.
 fn why(run: &ComparedRun) -> Option<String> {
     let test = run.test.as_ref().filter(|test| !test.passed);
-    test.map(|test| format!("its tests fail ({})", test.exit)).or_else(|| run.why.clone()).or_else(|| {
-        (run.review == Some(ReviewResult::Rejected)).then(|| "its review rejects it".to_owned())
-    })
+    test.map(|test| format!("its tests fail ({})", test.exit))
+        .or_else(|| run.why.clone())
+        .or_else(|| (run.review == Some(ReviewResult::Rejected)).then(|| "its review rejects it".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The code between two points: of a run, of one of its parallel branches, or after a turn.
 
+use std::fmt;
+
 use engine::env::{Error, SessionRepos};
 use engine::session::RunPoint;
 use engine::view::{Deed, Summary, View};
-use git::record::CutTarget;
+use git::record::{CutTarget, NoCut};
 use jiff::Timestamp;
 use pleach_core::budget::Amount;
 use pleach_core::event::Snapshot;
@@ -31,9 +33,6 @@ pub struct ComparedPoint {
     /// Its run, up to there.
     #[serde(flatten)]
     pub run: ComparedRun,
-    /// The commits it began with.
-    #[serde(skip)]
-    pub base: Snapshot,
     /// Its newest commits.
     pub commits: Snapshot,
 }
@@ -75,51 +74,57 @@ pub struct FileDifference {
     pub removed: Option<u64>,
 }
 
-impl ComparedPoint {
-    /// Reads a point. None if the run has no such branch.
-    pub fn read(repos: &SessionRepos, operand: &Operand) -> Result<Option<Self>, Error> {
-        let (Operand::Run(run) | Operand::Branch(run, _) | Operand::Turn(run, _)) = operand;
-        let summary = Summary::newest(repos.record(), run)?;
-        let row = ComparedRun::read(repos, &summary)?;
-        let (base, work) = (summary.state.base.clone(), summary.state.work.clone());
-        let (context, last) = match operand {
-            Operand::Run(run) => {
-                return Ok(Some(Self { name: run.to_string(), run: row, base, commits: work }));
-            }
-            Operand::Branch(_, context) => (context, None),
-            Operand::Turn(_, turn) => (&turn.context, Some(turn)),
-        };
-        let (base, work) = match last {
-            None => match summary.work_in(repos.record(), context)? {
-                Some(found) => found,
-                None => return Ok(None),
-            },
-            Some(turn) => {
+impl Operand {
+    /// Its run.
+    pub fn run(&self) -> &RunId {
+        let (Self::Run(run) | Self::Branch(run, _) | Self::Turn(run, _)) = self;
+        run
+    }
+
+    /// The commits it began with, and its newest ones. None if the run has no such branch.
+    pub fn code(&self, repos: &SessionRepos, summary: &Summary) -> Result<Option<(Snapshot, Snapshot)>, Error> {
+        let base = || summary.state.base.clone();
+        match self {
+            Self::Run(_) => Ok(Some((base(), summary.state.work.clone()))),
+            Self::Branch(_, context) => summary.work_in(repos.record(), context),
+            Self::Turn(run, turn) => {
                 let point = RunPoint::read(repos, run, &CutTarget::Turn(turn.clone()))?;
-                let then = point.states.get(context).ok_or_else(|| no_turn(turn))?;
-                (base, then.work.clone())
+                let then = point.states.get(&turn.context).ok_or_else(|| NoCut::NoTurn { turn: turn.clone() })?;
+                Ok(Some((base(), then.work.clone())))
             }
-        };
-        let name = format!("{}/{}", run.session, last.map_or_else(|| context.to_string(), ToString::to_string));
-        let row = up_to(repos, row, context, last)?;
-        let lines = Lines::between(repos, &base, &work)?;
-        let row = ComparedRun { files: lines.files, added: lines.added, removed: lines.removed, ..row };
-        Ok(Some(Self { name, run: row, base, commits: work }))
+        }
     }
 }
 
-fn no_turn(turn: &TurnId) -> Error {
-    git::record::NoCut::NoTurn { turn: turn.clone() }.into()
+impl fmt::Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run(run) => write!(f, "{run}"),
+            Self::Branch(run, context) => write!(f, "{}/{context}", run.session),
+            Self::Turn(run, turn) => write!(f, "{}/{turn}", run.session),
+        }
+    }
+}
+
+impl ComparedPoint {
+    /// Reads a point. None if the run has no such branch.
+    pub fn read(repos: &SessionRepos, operand: &Operand) -> Result<Option<Self>, Error> {
+        let view = View::load(repos.record(), operand.run())?;
+        let Some((base, commits)) = operand.code(repos, &view.summary)? else { return Ok(None) };
+        let row = ComparedRun::read(repos, &view)?;
+        let row = match operand {
+            Operand::Run(_) => row,
+            Operand::Branch(_, context) => up_to(&view, row, context, None),
+            Operand::Turn(_, turn) => up_to(&view, row, &turn.context, Some(turn)),
+        };
+        let lines = Lines::between(repos, &base, &commits)?;
+        let run = ComparedRun { files: lines.files, added: lines.added, removed: lines.removed, ..row };
+        Ok(Some(Self { name: operand.to_string(), run, commits }))
+    }
 }
 
 /// A row with the turns of one context alone, up to the last that counts.
-fn up_to(
-    repos: &SessionRepos,
-    row: ComparedRun,
-    context: &ContextId,
-    last: Option<&TurnId>,
-) -> Result<ComparedRun, Error> {
-    let view = View::load(repos.record(), &row.run)?;
+fn up_to(view: &View, row: ComparedRun, context: &ContextId, last: Option<&TurnId>) -> ComparedRun {
     let is_own = |turn: &TurnId| turn.context == *context && last.is_none_or(|last| turn.number <= last.number);
     let (mut spent, mut turns, mut at) = (Amount::default(), 0, Vec::<Timestamp>::new());
     let (mut agents, mut models) = (Vec::new(), Vec::new());
@@ -139,7 +144,7 @@ fn up_to(
     let begun = if *context == row.run.root { Some(view.summary.started_at) } else { at.first().copied() };
     let took = begun.zip(at.last()).map(|(begun, end)| end.duration_since(begun).as_secs_f64());
     let (tokens, cost_usd, seconds) = (spent.tokens, spent.known_usd(), took.unwrap_or_default());
-    Ok(ComparedRun { agents, models, turns, tokens, cost_usd, seconds, ..row })
+    ComparedRun { agents, models, turns, tokens, cost_usd, seconds, ..row }
 }
 
 impl Difference {

@@ -2,7 +2,7 @@
 
 use engine::env::{Error, SessionRepos};
 use engine::landing::TreeTest;
-use engine::view::{SessionStatus, Summary, RunView};
+use engine::view::{RunView, SessionStatus, Summary, View};
 use pleach_core::event::{Snapshot, Usage};
 use pleach_core::ids::{RunId, TurnId};
 use pleach_core::step::StepKind;
@@ -31,7 +31,7 @@ pub struct ComparedRun {
     pub tokens: Usage,
     /// Their cost in dollars, if all of it is known.
     pub cost_usd: Option<f64>,
-    /// The seconds between its first and its newest record.
+    /// The seconds between its start and the newest of its events.
     pub seconds: f64,
     /// How many files it has changed since the session's start.
     pub files: usize,
@@ -92,9 +92,11 @@ impl RunTest {
 }
 
 impl ComparedRun {
-    /// Reads a run, which nothing has been tested of.
-    pub fn read(repos: &SessionRepos, summary: &Summary) -> Result<Self, Error> {
+    /// A run of which nothing has been tested.
+    pub fn read(repos: &SessionRepos, whole: &View) -> Result<Self, Error> {
+        let summary = &whole.summary;
         let view = RunView::of(repos.record(), summary)?;
+        let last = whole.events().last().map_or(view.started_at, |(_, recorded)| recorded.at);
         let lines = Lines::between(repos, &summary.state.base, &summary.state.work)?;
         Ok(Self {
             run: view.run,
@@ -107,7 +109,7 @@ impl ComparedRun {
             turns: view.turns,
             tokens: view.tokens,
             cost_usd: view.cost_usd.filter(|_| summary.spent.unpriced == 0),
-            seconds: view.updated_at.duration_since(view.started_at).as_secs_f64(),
+            seconds: last.duration_since(view.started_at).as_secs_f64(),
             files: lines.files,
             added: lines.added,
             removed: lines.removed,
