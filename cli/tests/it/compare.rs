@@ -28,7 +28,7 @@ scripts:
 "#;
 
 fn work() -> String {
-    graph("work", " implement\n start -> implement -> exit")
+    graph("work", " implement [prompt=\"Work\"]\n start -> implement -> exit")
 }
 
 /// Runs of three models by one command, and what it said: made once.
@@ -80,10 +80,10 @@ fn best_of_three_agents_is_one_command() {
         assert_eq!(env.git(&["merge-base", branch, "main"]), begun);
     }
     let started = |context: &str| {
-        let is_start = |line: &&Value| line["type"] == "NodeStarted" && line["context"] == context;
+        let is_start = |line: &&Value| line["type"] == "dev.orchestra.NodeStarted" && line["context"] == context;
         lines.iter().filter(is_start).count()
     };
-    assert_eq!(["main", "r1", "r2"].map(started), [3, 2, 3]);
+    assert_eq!(["main", "r1", "r2"].map(started), [3, 2, 3], "{ran}");
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn a_comparison_tests_what_a_landing_would() {
         let seen = rows(&compared, &["/run", "/test/passed", "/test/exit", "/test/cached", "/rank"]);
         let expected = serde_json::json!([
             [run_of(&env, "r1"), true, "exit 0", cached, 1],
-            [run_of(&env, "r2"), false, "exit 1", cached, 2],
             [run_of(&env, "main"), false, "exit 3", cached, 2],
+            [run_of(&env, "r2"), false, "exit 1", cached, 2],
         ]);
         assert_eq!(serde_json::json!(seen), expected);
         assert_eq!(compared["best"], run_of(&env, "r1").as_str());
@@ -189,12 +189,12 @@ fn runs_share_a_budget() {
     let compared = &lines.last().expect("lines")["data"];
     let expected = serde_json::json!([
         [run_of(&env, "main"), "done", 2],
-        [run_of(&env, "r2"), "failed", 0],
         [run_of(&env, "r1"), "failed", 1],
+        [run_of(&env, "r2"), "failed", 0],
     ]);
     assert_eq!(serde_json::json!(rows(compared, &["/run", "/outcome", "/turns"])), expected, "{ran}");
-    // Apart each has a budget of its own.
-    env.pleach(&["-y", "resume", &run_of(&env, "r1")]).expect(0);
+    // By itself it has a budget of its own.
+    env.pleach(&["-y", "resume", &run_of(&env, "r2")]).expect(0);
 }
 
 #[test]
@@ -235,7 +235,8 @@ fn several_of_both_kinds_are_refused() {
 #[test]
 fn every_run_is_given_the_answers() {
     let env = TestEnv::with_script(SCRIPT);
-    let gate = " ask [shape=hexagon]\n start -> ask\n ask -> exit [label=Yes]\n ask -> start [label=No]";
+    let gate = " ask [shape=hexagon]\n implement [prompt=\"Work\"]\n start -> ask\n ask -> exit [label=Yes]\n \
+                ask -> implement [label=No]\n implement -> exit";
     env.run(&graph("work", gate), &["--count", "3", "--answer", "ask=Yes"]).expect(0);
     let waiting = env.run(&graph("work", gate), &["--count", "2"]).expect(4);
     assert_eq!(waiting.stdout.matches("answer:  pleach resume").count(), 2, "{waiting}");
