@@ -2,12 +2,15 @@
 //! a run, and are compared at the end.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use engine::env::{Engine, Error, RunLedger, SessionRepos};
-use engine::session::{ReplayOptions, RunPoint, Session, SessionEnded, spawn_session, start_replay};
+use engine::session::{
+    ReplayOptions, RunPoint, Session, SessionEnded, spawn_beside, start_replay, wait_for_left_pushes,
+};
 use pleach_core::event::{Notification, ReplayChanges};
 use pleach_core::ids::{ContextId, RunId};
 use pleach_core::text::counted;
@@ -184,6 +187,17 @@ impl SeveralRuns<'_> {
                 break;
             }
         }
+        let mut pushed = pin!(wait_for_left_pushes(&engine));
+        loop {
+            tokio::select! {
+                biased;
+                Some(notification) = heard.next() => hear(&mut progress, &notification),
+                () = &mut pushed => break,
+            }
+        }
+        while let Some(notification) = heard.next_now() {
+            hear(&mut progress, &notification);
+        }
         progress.finish();
         ended.sort_by_key(|run| run.number);
         let left = offset + planned_count - ended.len();
@@ -288,7 +302,7 @@ impl Job {
 async fn work(number: usize, begun: Instant, mut session: Session, ledger: RunLedger) -> EndedRun {
     session.share_budget(&ledger);
     // What happens is heard once for all runs.
-    let (session, ended) = spawn_session(session).follow(|_| {}).await;
+    let (session, ended) = spawn_beside(session).follow(|_| {}).await;
     EndedRun { number, took: begun.elapsed(), outcome: Ok((session, ended)) }
 }
 

@@ -82,8 +82,8 @@ fn why(run: &ComparedRun) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::RunTest;
     use super::*;
+    use crate::compare::RunTest;
 
     fn run(name: &str, passed: Option<bool>, outcome: &'static str, cost_usd: Option<f64>) -> ComparedRun {
         let exit = |passed| if passed { "exit 0" } else { "exit 1" };

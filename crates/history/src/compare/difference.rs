@@ -12,7 +12,7 @@ use pleach_core::event::Snapshot;
 use pleach_core::ids::{CommitId, ContextId, RepoName, RepoPath, RunId, TurnId};
 use serde::Serialize;
 
-use super::row::{ComparedRun, Lines};
+use super::row::{ChangedLines, ComparedRun};
 
 /// A point that somebody names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl ComparedPoint {
             Operand::Branch(_, context) => up_to(&view, row, context, None),
             Operand::Turn(_, turn) => up_to(&view, row, &turn.context, Some(turn)),
         };
-        let lines = Lines::between(repos, &base, &commits)?;
+        let lines = ChangedLines::between(repos, &base, &commits)?;
         let run = ComparedRun { files: lines.files, added: lines.added, removed: lines.removed, ..row };
         Ok(Some(Self { name: operand.to_string(), run, commits }))
     }

@@ -97,7 +97,7 @@ impl ComparedRun {
         let summary = &whole.summary;
         let view = RunView::of(repos.record(), summary)?;
         let last = whole.events().last().map_or(view.started_at, |(_, recorded)| recorded.at);
-        let lines = Lines::between(repos, &summary.state.base, &summary.state.work)?;
+        let lines = ChangedLines::between(repos, &summary.state.base, &summary.state.work)?;
         Ok(Self {
             run: view.run,
             from: view.from,
@@ -143,13 +143,13 @@ fn review(summary: &Summary) -> Option<ReviewResult> {
 
 /// How much differs between two commits of each repository.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lines {
+pub(super) struct ChangedLines {
     pub files: usize,
     pub added: u64,
     pub removed: u64,
 }
 
-impl Lines {
+impl ChangedLines {
     pub fn between(repos: &SessionRepos, from: &Snapshot, to: &Snapshot) -> Result<Self, Error> {
         let mut all = Self::default();
         for (name, repo) in repos.iter() {
