@@ -4,7 +4,7 @@ use std::sync::{LazyLock, Mutex};
 
 use serde_json::Value;
 
-use crate::sessions::graph;
+use crate::sessions::{graph, tool};
 use crate::support::{Ran, TestEnv};
 
 mod page;
@@ -228,6 +228,20 @@ fn several_of_both_kinds_are_refused() {
     let simulated = ["--agent", "builtin", "--agent", "simulation"];
     env.run(&work(), &simulated).expect(2).fails_with("option-conflict");
     assert_eq!(env.sessions().len(), 0, "nothing was begun");
+}
+
+#[test]
+fn an_interrupt_begins_no_more_runs() {
+    let env = TestEnv::with_script(SCRIPT);
+    let dot = graph("work", &format!("{} start -> wait -> exit", tool("wait", "sleep 60")));
+    let mut running = env.start(&dot, &["--count", "3", "--at-once", "1"]);
+    running.wait_for("main │ ▸ wait");
+    running.stop();
+    running.interrupt();
+    let ran = running.end().expect(3);
+    assert!(ran.stderr.lines().any(|line| line == "2 runs were not begun"), "{ran}");
+    assert_eq!(ran.stdout.matches("resume:  pleach resume").count(), 1, "{ran}");
+    env.assert_no_process_left();
 }
 
 #[test]

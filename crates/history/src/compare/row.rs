@@ -81,13 +81,12 @@ impl RunTest {
             seconds: test.seconds,
             cached: test.cached,
         };
-        let all = results.into_iter().map(one).reduce(|all, next| Self {
+        results.into_iter().map(one).reduce(|all, next| Self {
             exit: if all.passed { next.exit } else { all.exit },
             passed: all.passed && next.passed,
             seconds: all.seconds + next.seconds,
             cached: all.cached && next.cached,
-        });
-        all
+        })
     }
 }
 

@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pleach_core::budget::Amount;
 use pleach_core::ids::{RunId, TaskId};
 
-/// The spending of each run, and the task it works on.
+/// What each run has spent, and the task it works on.
+type SpentByRun = BTreeMap<RunId, (Option<TaskId>, Amount)>;
+
+/// The spending of runs that share a budget.
 #[derive(Debug, Clone, Default)]
-pub struct RunLedger(Arc<Mutex<BTreeMap<RunId, (Option<TaskId>, Amount)>>>);
+pub struct RunLedger(Arc<Mutex<SpentByRun>>);
 
 /// What the others have spent.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +43,7 @@ impl RunLedger {
         })
     }
 
-    fn entries<T>(&self, work: impl FnOnce(&mut BTreeMap<RunId, (Option<TaskId>, Amount)>) -> T) -> T {
+    fn entries<T>(&self, work: impl FnOnce(&mut SpentByRun) -> T) -> T {
         // A thread that panicked here has changed one entry, or none.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
