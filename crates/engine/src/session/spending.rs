@@ -32,7 +32,7 @@ pub(crate) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Err
     let mut day = session.spent_by(|spent| spent.during(day_of(now)));
     if limits.is_for_days() {
         let budget = &session.engine.budget;
-        day += tokio::task::block_in_place(|| budget.spent_on(&session.repo, day_of(now), Some(session.id())))?;
+        day += tokio::task::block_in_place(|| budget.spent_on(&session.repo, day_of(now), Some(session.run())))?;
     }
     let task = session.plan.started.task.as_ref();
     let others = match (&session.run_ledger, task) {

@@ -12,7 +12,7 @@ use git::record::{self, SESSIONS};
 use pleach_core::budget::Amount;
 use pleach_core::config::{self, OnExceeded};
 use pleach_core::event::{Warning, WarningCode};
-use pleach_core::ids::SessionId;
+use pleach_core::ids::RunId;
 
 /// The configured budget, and the spending of other sessions.
 #[derive(Debug, Default)]
@@ -41,15 +41,17 @@ impl Budget {
         self.limits.on_exceeded
     }
 
-    /// The spending of all planners and all sessions on a day, except one session.
-    pub(crate) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
-        let but = but.map(|own| format!("{SESSIONS}{own}/"));
+    /// The spending of all planners and all sessions on a day, except one run of a session.
+    pub(crate) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&RunId>) -> Result<Amount, Error> {
+        let is_own = |name: &str| {
+            let (session, context) = name.strip_prefix(SESSIONS)?.split_once('/')?;
+            let own = but.filter(|own| own.session == *session)?;
+            context.parse().ok().filter(|context| own.has(context))
+        };
         let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         let ledger = ledgers.entry(repo.common_dir().to_owned()).or_default();
         let mut sum = Amount::default();
-        for name in
-            ledger.turn_to(repo, day)?.into_iter().filter(|name| but.as_ref().is_none_or(|own| !name.starts_with(own)))
-        {
+        for name in ledger.turn_to(repo, day)?.into_iter().filter(|name| is_own(name).is_none()) {
             let spent = ledger.chain(repo, &name, day);
             sum += self.counted(&name, Uncounted::DAY, spent)?.unwrap_or_default();
         }
