@@ -48,6 +48,7 @@ mod survey;
 mod system_limits;
 mod tasks;
 mod terminal;
+mod time_travel;
 mod tools;
 mod tree_commands;
 mod tree_crash;

@@ -95,7 +95,7 @@ impl State {
         self.spent = Spent::default();
         self.exceeded.clear();
         self.price_unknown.clear();
-        (self.returns, self.returned) = (0, None);
+        self.returned = None;
     }
 
     /// The branches of the running fan-out as a replay has them, each with the context it goes on from.

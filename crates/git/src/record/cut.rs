@@ -214,6 +214,12 @@ impl<'h> Chain<'h> {
         })
     }
 
+    /// The same without those of the contexts it was forked from.
+    fn effective_own(&self, point: CutPoint) -> impl Iterator<Item = (usize, &'h Recorded)> {
+        let own = self.effective(point).filter(|(record, _, _)| self.records[*record].context == *self.context);
+        own.map(|(record, _, event)| (record, event))
+    }
+
     /// All events of the chain up to a point, with their records.
     fn events(&self, point: CutPoint) -> impl Iterator<Item = (&'h Record, &'h Recorded)> {
         let place = self.places.get(&point.record).copied().unwrap_or_default();
@@ -293,8 +299,10 @@ impl<'h> Chain<'h> {
 
     /// The contexts that are forked from it at a point.
     fn forked(&self, point: CutPoint) -> impl Iterator<Item = ContextId> {
-        self.effective(point).filter_map(|(_, _, event)| match &event.event {
-            Event::ContextForked(fork) if fork.kind == ForkKind::Parallel => Some(fork.context.clone()),
+        self.effective_own(point).filter_map(|(_, event)| match &event.event {
+            Event::ContextForked(fork) if fork.kind == ForkKind::Parallel && fork.from == *self.context => {
+                Some(fork.context.clone())
+            }
             _ => None,
         })
     }
@@ -312,7 +320,7 @@ impl<'h> Chain<'h> {
             Some(CutPoint { record: before.commit, events: before.events.len() })
                 .filter(|_| before.context == *self.context)
         };
-        let told = self.effective(point).filter_map(|(record, _, event)| match &event.event {
+        let told = self.effective_own(point).filter_map(|(record, event)| match &event.event {
             Event::ParallelBranchCompleted(ended) if !ended.stopped => Some((ended.context.clone(), before(record))),
             _ => None,
         });

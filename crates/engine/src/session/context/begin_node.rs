@@ -118,9 +118,11 @@ fn conflict_work(context: &Context, node: &Node) -> Option<ConflictWork> {
     let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
     let sides = conflicts.iter().filter_map(|conflict| Some((conflict.repo.clone(), sides_of(state, conflict)?)));
     let sides = sides.collect();
+    let fork = state.forks.get(&branch).filter(|_| state.returns > 0);
+    let bases = fork.map(|fork| fork.base.clone()).unwrap_or_default();
     let (fan_out, join) = state.fan_out.as_ref().map(|fan_out| (fan_out.node.clone(), fan_out.join.clone())).unzip();
     let gate = join.filter(|_| !state.has_later_conflicts());
-    Some(ConflictWork { branch, paths, lay, sides, fan_out, gate })
+    Some(ConflictWork { branch, paths, lay, bases, sides, fan_out, gate })
 }
 
 pub(crate) fn newest_record(context: &Context) -> CommitId {
