@@ -10,6 +10,8 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
                                          at once, and say how often each failed
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
        cargo xtask crash-sweep parallel  the same with three agents at once
+       cargo xtask crash-sweep return    the same with a run that goes back into a fan-out
+       cargo xtask crash-sweep replay    the same with a replay from the middle of one
        cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once
        cargo xtask crash-sweep queue EVERY    one in EVERY points of a merge queue of fifty branches
        cargo xtask crash-sweep workspaces EVERY   one in EVERY points of a session over several repositories, and of its

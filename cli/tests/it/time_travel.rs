@@ -9,6 +9,7 @@ use crate::support::TestEnv;
 
 mod agents;
 mod branches;
+mod crash;
 mod runs;
 
 /// Five turns of two agents, of which three write and one reads, with a command between them.

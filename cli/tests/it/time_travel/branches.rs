@@ -26,7 +26,7 @@ const BODY: &str = "before [shape=parallelogram, tool_command=\"echo 0 > zero.tx
                     check -> exit [condition=\"outcome=success\"]";
 
 /// A session whose fan-out is over, and that has failed behind it; it does not from now on.
-fn failed() -> TestEnv {
+pub fn failed() -> TestEnv {
     let env = TestEnv::with_script(SCRIPT);
     let flag = env.root().join("fixed");
     env.run(&graph("p", &BODY.replace("CHECK", &format!("test -e {}", flag.display()))), &[]).expect(1);

@@ -51,7 +51,7 @@ pub enum NoCut {
 
 /// The cut of a run at a point of it. `chains` are its contexts, read whole, the root among them.
 ///
-/// A context other than that of the point stands at its newest record that is not later, within the same stretch between two
+/// A context other than that of the point stands at its newest event that is not later, within the same stretch between two
 /// resumes: inside a stretch one loop stamps all of them. Clocks may step back, so what does not fit together is moved until
 /// it does.
 pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Result<HistoryCut, NoCut> {
@@ -66,13 +66,17 @@ pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Resul
         if **id == of {
             return Some(((*id).clone(), at));
         }
-        let is_before = |record: &&&Record| {
-            let point = CutPoint { record: record.commit, events: record.events.len() };
-            let own = chain.stretch(point);
-            own < stretch || own == stretch && record.events.last().map(|event| event.at) <= time
-        };
-        let own = chain.own.iter().rev().find(|record| is_before(&record));
-        own.map(|record| ((*id).clone(), CutPoint { record: record.commit, events: record.events.len() }))
+        let mut resumes = chain.stretch_before();
+        let mut newest = None;
+        for record in &chain.own {
+            for (event, events) in record.events.iter().zip(1..) {
+                resumes += usize::from(matches!(event.event, Event::Resumed(_)));
+                if resumes < stretch || resumes == stretch && Some(event.at) <= time {
+                    newest = Some(CutPoint { record: record.commit, events });
+                }
+            }
+        }
+        newest.map(|point| ((*id).clone(), point))
     };
     let mut cut: HistoryCut = chains.iter().filter_map(stands).collect();
     while repair(&chains, root, &of, &mut cut) {}
@@ -145,8 +149,8 @@ fn repair(chains: &BTreeMap<&ContextId, Chain<'_>>, root: &ContextId, of: &Conte
     for (parent, point) in cut.iter() {
         let told = chains[parent].told_ends(*point);
         let early = told.into_iter().find(|(branch, _)| {
-            let there = cut.get(branch).zip(chains.get(branch));
-            there.is_some_and(|(point, chain)| !chain.has_ended(*point))
+            let has_ended = |chain: &Chain<'_>| cut.get(branch).is_some_and(|point| chain.has_ended(*point));
+            chains.get(branch).is_some_and(|chain| !has_ended(chain))
         });
         let Some((branch, before)) = early else { continue };
         if parent == of {
@@ -228,6 +232,12 @@ impl<'h> Chain<'h> {
             let counting = if at == place { point.events } else { usize::MAX };
             record.events.iter().take(counting).map(move |event| (record, event))
         })
+    }
+
+    /// How often the run was resumed before the chain began.
+    fn stretch_before(&self) -> usize {
+        let before = self.records.iter().take_while(|record| record.context != *self.context);
+        before.flat_map(|record| &record.events).filter(|event| matches!(event.event, Event::Resumed(_))).count()
     }
 
     /// How often the run was resumed before.
@@ -336,5 +346,193 @@ impl<'h> Chain<'h> {
             _ => None,
         });
         newest == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::git::TreeId;
+
+    /// An event at a second: `("AgentTurn", {…})`.
+    fn event(kind: &str, at: i64, data: Value) -> Recorded {
+        let at = Timestamp::from_second(at).expect("a time");
+        let json = json!({"type": format!("dev.orchestra.{kind}"), "version": 1, "at": at, "data": data});
+        Recorded::from_json(json).expect("an event")
+    }
+
+    fn turn(context: &str, number: u64, at: i64) -> Recorded {
+        event(
+            "AgentTurn",
+            at,
+            json!({
+                "turn": format!("{context}.{number}"), "turn_number": number, "node_id": "n", "visit": 1, "attempt": 1,
+                "agent": "a", "model": "m", "provider": "p", "messages": null, "tool_calls": [], "files_written": {},
+                "token_usage": {"input": 0, "cache_read": 0, "cache_write": 0, "output": 0, "reasoning": 0},
+                "cost_usd": null, "git_sha": null, "commit_message": null, "boundary": "exact", "agent_state_ref": null,
+            }),
+        )
+    }
+
+    fn fork(context: &str, at: i64) -> Recorded {
+        let data = json!({
+            "from": "main", "context": context, "kind": "parallel", "node_id": "n", "base": {}, "branches": {},
+        });
+        event("ContextForked", at, data)
+    }
+
+    fn ended(node: &str, at: i64) -> Recorded {
+        event(
+            "NodeExecution",
+            at,
+            json!({
+                "node_id": node, "visit": 1, "attempt": 1, "outcome": {"status": "success"}, "route": {"kind": "join", "to": "j"},
+                "duration_ms": 0, "prompt": null, "response": null,
+            }),
+        )
+    }
+
+    fn told(context: &str, at: i64) -> Recorded {
+        event(
+            "ParallelBranchCompleted",
+            at,
+            json!({
+                "node_id": "f", "context": context, "outcome": {"status": "success"}, "work": {},
+            }),
+        )
+    }
+
+    fn resumed(at: i64) -> Recorded {
+        event("Resumed", at, json!({}))
+    }
+
+    fn id(number: u8) -> CommitId {
+        CommitId::from_bytes([number; 20])
+    }
+
+    /// A chain of records, each with its events; those of other contexts come first.
+    fn chain(context: &str, first: u8, before: &[Record], own: Vec<Vec<Recorded>>) -> History {
+        let context: ContextId = context.parse().expect("a context");
+        let own = (first..).zip(own).map(|(number, events)| Record {
+            commit: id(number),
+            context: context.clone(),
+            tree: TreeId::from_bytes([0; 20]),
+            events,
+        });
+        let records: Vec<Record> = before.iter().cloned().chain(own).collect();
+        History::of_values(context, records)
+    }
+
+    fn at(cut: &HistoryCut, context: &str) -> Option<(CommitId, usize)> {
+        cut.get(&context.parse::<ContextId>().expect("a context")).map(|point| (point.record, point.events))
+    }
+
+    fn main() -> ContextId {
+        ContextId::main()
+    }
+
+    /// `main` forks `a` and `b`; each takes turns, and `main` tells of their ends.
+    fn fan_out(shift: i64) -> Vec<History> {
+        let begin = vec![vec![resumed(1)], vec![turn("main", 1, 2)], vec![fork("a", 3), fork("b", 3)]];
+        let root = chain("main", 1, &[], begin.clone());
+        let a = vec![vec![fork("a", 3)], vec![turn("a", 1, 4)], vec![turn("a", 2, 6)], vec![ended("n", 7)]];
+        let b = vec![vec![fork("b", 3)], vec![turn("b", 1, 5 + shift)], vec![ended("n", 8 + shift)]];
+        let (a, b) = (chain("a", 10, &root.records, a), chain("b", 20, &root.records, b));
+        let whole = begin.into_iter().chain([vec![told("a", 9), told("b", 9)], vec![turn("main", 2, 10)]]).collect();
+        vec![chain("main", 1, &[], whole), a, b]
+    }
+
+    fn cut(chains: &[History], turn: &str) -> HistoryCut {
+        cut_at(chains, &main(), &CutTarget::Turn(turn.parse().expect("a turn"))).expect("a cut")
+    }
+
+    #[test]
+    fn others_stand_where_they_stood() {
+        let chains = fan_out(0);
+        let of_a = cut(&chains, "a.1");
+        let stand = (at(&of_a, "main"), at(&of_a, "a"), at(&of_a, "b"));
+        assert_eq!(stand, (Some((id(3), 2)), Some((id(11), 1)), Some((id(20), 1))));
+        let of_b = cut(&chains, "b.1");
+        assert_eq!((at(&of_b, "a"), at(&of_b, "b")), (Some((id(11), 1)), Some((id(21), 1))));
+        let of_main = cut(&chains, "main.1");
+        assert_eq!(of_main.keys().map(ContextId::as_str).collect::<Vec<_>>(), ["main"], "they are not forked yet");
+        let later = cut(&chains, "main.2");
+        assert_eq!((at(&later, "a"), at(&later, "b")), (Some((id(13), 1)), Some((id(22), 1))));
+    }
+
+    #[test]
+    fn clock_steps_do_not_tear_contexts() {
+        // The clock of the loop stepped back: b seems to end after main has told so, or before it was forked.
+        for shift in [100, -100] {
+            let chains = fan_out(shift);
+            for turn in ["main.1", "a.1", "a.2", "b.1", "main.2"] {
+                let cut = cut(&chains, turn);
+                let main_at = at(&cut, "main").expect("the root is there").0;
+                let tells = [id(4), id(5)].contains(&main_at);
+                let has_ended = at(&cut, "b") == Some((id(22), 1)) && at(&cut, "a") == Some((id(13), 1));
+                assert!(!tells || has_ended, "{shift} {turn}: {cut:?}");
+                let is_forked = main_at != id(1) && main_at != id(2);
+                assert!(is_forked || at(&cut, "a").is_none() && at(&cut, "b").is_none(), "{shift} {turn}: {cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_recorded_with_its_end_stands_for_that() {
+        let checkpoint = |at| event("PipelineCompleted", at, json!({"workspace_snapshot": {}}));
+        let events = vec![turn("main", 1, 2), ended("n", 3), checkpoint(4)];
+        let found = cut(&[chain("main", 1, &[], vec![vec![resumed(1)], events])], "main.1");
+        assert_eq!(at(&found, "main"), Some((id(2), 2)), "up to what ends the run");
+        let none = cut_at(
+            &[chain("main", 1, &[], vec![vec![resumed(1)]])],
+            &main(),
+            &CutTarget::Turn("main.7".parse().unwrap()),
+        );
+        assert!(matches!(none, Err(NoCut::NoTurn { .. })));
+    }
+
+    proptest! {
+        /// Which turns, ends and forks count does not depend on how events were gathered into records.
+        #[test]
+        fn a_cut_is_the_same_for_any_split(
+            turns in 1_u64..12,
+            splits in prop::collection::vec(any::<bool>(), 24),
+            wanted in any::<prop::sample::Index>(),
+        ) {
+            let events: Vec<Recorded> = (1..=turns).map(|number| turn("main", number, number.cast_signed() * 10)).collect();
+            let others: Vec<Recorded> = (1..=turns).map(|number| turn("a", number, number.cast_signed() * 10 + 5)).collect();
+            let whole = |splits: &[bool], all: &[Recorded]| {
+                let mut records: Vec<Vec<Recorded>> = Vec::new();
+                for (event, split) in all.iter().zip(splits.iter().cycle()) {
+                    match records.last_mut().filter(|_| !split) {
+                        Some(last) => last.push(event.clone()),
+                        None => records.push(vec![event.clone()]),
+                    }
+                }
+                records
+            };
+            let count = |splits: &[bool]| {
+                let begin = vec![vec![resumed(1), fork("a", 1)]];
+                let root = chain("main", 1, &[], begin.iter().cloned().chain(whole(&[true], &events)).collect());
+                let branch = chain("a", 100, &root.records[..1], whole(splits, &others));
+                let number = wanted.index(usize::try_from(turns).unwrap()) as u64 + 1;
+                let chains = [root, branch];
+                let cut = cut(&chains, &format!("main.{number}"));
+                let counts = |history: &History| {
+                    let point = cut.get(&history.context).copied();
+                    let chain = Chain::new(history);
+                    point.map(|point| chain.effective_own(point).count())
+                };
+                (counts(&chains[0]), counts(&chains[1]), number)
+            };
+            let (own, others, number) = count(&[true]);
+            let number = usize::try_from(number).unwrap();
+            prop_assert_eq!((own, others.unwrap_or_default()), (Some(number + 2), number - 1));
+            prop_assert_eq!(count(&splits), (own, others, number as u64), "the others stand where they stood");
+        }
     }
 }
