@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{History, Record};
-use pleach_core::event::{CutPoint, Event, ForkKind, HistoryCut, Recorded, Route};
+use pleach_core::event::{ContextForked, CutPoint, Event, ForkKind, HistoryCut, Recorded, Route};
 use pleach_core::ids::{CommitId, ContextId, NodeId, TurnId};
 
 /// The point that is wanted.
@@ -140,8 +140,19 @@ fn find(
 /// Moves one context that does not fit to the others. Returns whether there was one.
 fn repair(chains: &BTreeMap<&ContextId, Chain<'_>>, root: &ContextId, of: &ContextId, cut: &mut HistoryCut) -> bool {
     let forked: BTreeSet<ContextId> = cut.iter().flat_map(|(id, point)| chains[id].forked(*point)).collect();
+    // What is asked for was forked, whatever the clock says, and so were those it was forked from.
+    let mut asked = of.clone();
+    while let Some(fork) = chains.get(&asked).and_then(Chain::fork).filter(|_| asked != *root) {
+        if !forked.contains(&asked)
+            && let Some(point) = chains.get(&fork.from).and_then(|parent| parent.telling_of(&asked))
+        {
+            cut.insert(fork.from.clone(), point);
+            return true;
+        }
+        asked.clone_from(&fork.from);
+    }
     let stray =
-        cut.keys().find(|id| *id != root && *id != of && !forked.contains(*id) && chains[id].is_branch()).cloned();
+        cut.keys().find(|id| *id != root && *id != of && !forked.contains(*id) && chains[id].fork().is_some()).cloned();
     if let Some(stray) = stray {
         cut.remove(&stray);
         return true;
@@ -317,10 +328,20 @@ impl<'h> Chain<'h> {
         })
     }
 
-    /// Whether another context tells of its fork. A branch of a replay that was open when it began does so itself.
-    fn is_branch(&self) -> bool {
-        let first = self.own.first().and_then(|record| record.events.first());
-        matches!(first.map(|first| &first.event), Some(Event::ContextForked(fork)) if fork.kind == ForkKind::Parallel)
+    /// The fork it began with, where another context tells of it. A branch of a replay that was open when that began does
+    /// so itself.
+    fn fork(&self) -> Option<&'h ContextForked> {
+        match &self.own.first()?.events.first()?.event {
+            Event::ContextForked(fork) if fork.kind == ForkKind::Parallel => Some(fork),
+            _ => None,
+        }
+    }
+
+    /// The point after the record that tells of a fork.
+    fn telling_of(&self, context: &ContextId) -> Option<CutPoint> {
+        let tells = |event: &Recorded| matches!(&event.event, Event::ContextForked(fork) if fork.context == *context);
+        let record = self.own.iter().find(|record| record.events.iter().any(tells))?;
+        Some(CutPoint { record: record.commit, events: record.events.len() })
     }
 
     /// The branches whose end it tells of by themselves, each with the point before that.
@@ -471,7 +492,7 @@ mod tests {
             let chains = fan_out(shift);
             for turn in ["main.1", "a.1", "a.2", "b.1", "main.2"] {
                 let cut = cut(&chains, turn);
-                let main_at = at(&cut, "main").expect("the root is there").0;
+                let main_at = at(&cut, "main").unwrap_or_else(|| panic!("{shift} {turn}: {cut:?}")).0;
                 let tells = [id(4), id(5)].contains(&main_at);
                 let has_ended = at(&cut, "b") == Some((id(22), 1)) && at(&cut, "a") == Some((id(13), 1));
                 assert!(!tells || has_ended, "{shift} {turn}: {cut:?}");
