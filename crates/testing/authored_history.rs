@@ -41,10 +41,11 @@ pub enum Way {
     Return,
     Restart,
     Undo,
+    OwnCommits,
     Rename,
 }
 
-pub const WAYS: [Way; 14] = [
+pub const WAYS: [Way; 15] = [
     Way::Forward,
     Way::Merge,
     Way::Copies,
@@ -58,6 +59,7 @@ pub const WAYS: [Way; 14] = [
     Way::Return,
     Way::Restart,
     Way::Undo,
+    Way::OwnCommits,
     Way::Rename,
 ];
 
@@ -279,6 +281,26 @@ impl AuthoredHistory {
     }
 
     fn turn_of(&mut self, run: &mut Run, turn: &str, edits: Vec<Edit>) {
+        self.turn_with(run, turn, edits, None);
+    }
+
+    /// A turn in which the agent makes commits itself, the last change uncommitted.
+    fn turn_with_own_commits(&mut self, run: &mut Run, most: usize) {
+        run.turns += 1;
+        let turn = format!("main.{}", run.turns);
+        let author = Author::Turn(format!("{}/{turn}", run.session));
+        let (mut own, mut files, mut all) = (run.tip, run.files.clone(), Vec::new());
+        for _ in 0..2 {
+            let edits = self.edits(&files, &author, most);
+            files = applied(&files, &edits);
+            own = self.commit(&files.clone(), &[own], &ada(), "My own\n\nCo-authored-by: Claude <noreply@anthropic.com>\n");
+            all.extend(edits);
+        }
+        all.extend(self.edits(&files, &author, most));
+        self.turn_with(run, &turn, all, Some(own));
+    }
+
+    fn turn_with(&mut self, run: &mut Run, turn: &str, edits: Vec<Edit>, own: Option<CommitId>) {
         run.files = applied(&run.files, &edits);
         let facts = TurnFacts {
             model: "m".into(),
@@ -294,7 +316,8 @@ impl AuthoredHistory {
             trailers: facts.trailers(),
         };
         let author = Person::new("work (m)", "orchestra@local");
-        run.tip = self.commit(&run.files.clone(), &[run.tip], &author, &message.write());
+        let parents: Vec<CommitId> = [run.tip].into_iter().chain(own).collect();
+        run.tip = self.commit(&run.files.clone(), &parents, &author, &message.write());
         run.edits.extend(edits.clone());
         run.made.push((run.tip, run.files.clone()));
         run.branch.push((message, author, edits, self.seconds));
@@ -399,6 +422,7 @@ impl AuthoredHistory {
         for number in 0..turns {
             self.turn(&mut run, "main", most);
             match way {
+                Way::OwnCommits if number == 1 => self.turn_with_own_commits(&mut run, most),
                 Way::FanIn if number == 0 => self.fan_in(&mut run, most),
                 Way::Return if number == 2 => self.back(&mut run, true),
                 Way::Restart if number == 2 => self.back(&mut run, false),
@@ -406,6 +430,20 @@ impl AuthoredHistory {
             }
         }
         self.land_run(way, run);
+    }
+
+    /// Two runs that have come to the same, and a squash of one of them: nobody knows which.
+    pub fn twins(&mut self) {
+        let (base, files) = (self.tip, self.files.clone());
+        let edits = self.edits(&files, &Author::Person, 3);
+        let mut runs = [self.start(base, &files), self.start(base, &files)];
+        for run in &mut runs {
+            run.turns += 1;
+            self.turn_of(run, "main.1", edits.clone());
+        }
+        let files = applied(&files, &edits);
+        let commit = self.commit(&files, &[base], &ada(), "One of them\n");
+        self.land(commit, files);
     }
 
     /// Goes back to an earlier turn, or to where the node began.
@@ -457,7 +495,12 @@ impl AuthoredHistory {
     }
 
     fn land_run(&mut self, way: Way, mut run: Run) {
-        let moved = !matches!(way, Way::Forward | Way::Squash) && self.below(3) > 0;
+        let moved = match way {
+            Way::Forward => false,
+            // A file that others have changed as well is that of no run.
+            Way::Squash => self.below(12) == 0,
+            _ => self.below(3) > 0,
+        };
         if moved {
             self.person();
         }
