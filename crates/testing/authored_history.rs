@@ -111,7 +111,7 @@ struct Run {
 
 impl AuthoredHistory {
     /// Begins with some files of a person's, on the only commit of a repository.
-    pub fn begin(repo: Repo, name: &str, seed: u64, lines: usize) -> Self {
+    pub fn begin(repo: Repo, name: &str, seed: u64, files: &[(&str, usize)]) -> Self {
         let mut made = Self {
             repo: repo.with_durability(Durability::None),
             files: Files::new(),
@@ -124,9 +124,9 @@ impl AuthoredHistory {
             sessions: 0,
             entries: 0,
         };
-        for file in ["a.rs", "src/b.rs", "src/c.rs"] {
-            let all = (0..lines / 3).map(|_| made.line(Author::Person)).collect();
-            made.files.insert(file.to_owned(), all);
+        for (file, lines) in files {
+            let all = (0..*lines).map(|_| made.line(Author::Person)).collect();
+            made.files.insert((*file).to_owned(), all);
         }
         let files = made.files.clone();
         let first = made.repo.head().unwrap().commit;
@@ -293,7 +293,12 @@ impl AuthoredHistory {
         for _ in 0..2 {
             let edits = self.edits(&files, &author, most);
             files = applied(&files, &edits);
-            own = self.commit(&files.clone(), &[own], &ada(), "My own\n\nCo-authored-by: Claude <noreply@anthropic.com>\n");
+            own = self.commit(
+                &files.clone(),
+                &[own],
+                &ada(),
+                "My own\n\nCo-authored-by: Claude <noreply@anthropic.com>\n",
+            );
             all.extend(edits);
         }
         all.extend(self.edits(&files, &author, most));
@@ -368,7 +373,8 @@ impl AuthoredHistory {
         }
         let edits = run.edits[edits..].to_vec();
         let subject = format!("task(main@T{}@implement-pass): implement \"Part\"", self.sessions);
-        let trailers = [("Arborist-Step", "implement"), ("Arborist-Result", "pass"), ("Pleach-Session", run.session.as_str())];
+        let trailers =
+            [("Arborist-Step", "implement"), ("Arborist-Result", "pass"), ("Pleach-Session", run.session.as_str())];
         let trailers: Vec<(String, String)> = trailers.map(|(key, value)| (key.into(), value.into())).into();
         let message = CommitMessage { subject, body: format!("Said {}.", run.turns), trailers };
         let step = self.commit(&run.files.clone(), &[before], &Person::pleach(), &message.write());
@@ -451,7 +457,8 @@ impl AuthoredHistory {
         let (to, files) = if returns { run.made[0].clone() } else { (run.base, run.started.clone()) };
         let session = ("Orchestra-Session".to_owned(), run.session.to_string());
         let trailers = [session].into_iter().chain(returns.then(|| ("Pleach-Returns".to_owned(), "main.1".to_owned())));
-        let subject = if returns { "Return to main.1".to_owned() } else { "Restore the files `work` began with".to_owned() };
+        let subject =
+            if returns { "Return to main.1".to_owned() } else { "Restore the files `work` began with".to_owned() };
         let message = CommitMessage { subject, body: String::new(), trailers: trailers.collect() };
         // Older ones have one parent.
         let with_second = returns && self.below(2) == 0;
@@ -484,7 +491,11 @@ impl AuthoredHistory {
                 run.tip = tip;
                 continue;
             }
-            let trailers = [("Orchestra-Node", "join"), ("Orchestra-Pipeline", "made"), ("Orchestra-Session", run.session.as_str())];
+            let trailers = [
+                ("Orchestra-Node", "join"),
+                ("Orchestra-Pipeline", "made"),
+                ("Orchestra-Session", run.session.as_str()),
+            ];
             let trailers = trailers.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
             let message = CommitMessage { subject: "Merge branch right".into(), body: String::new(), trailers };
             run.tip = self.commit(&run.files.clone(), &[run.tip, tip], &Person::pleach(), &message.write());
@@ -604,9 +615,11 @@ fn id(number: u64, alphabet: &[u8], length: usize) -> String {
 fn applied(files: &Files, edits: &[Edit]) -> Files {
     let mut files = files.clone();
     for edit in edits {
-        let known = edit.after.iter().chain(&edit.removed).find_map(|line| {
-            files.iter().find(|(_, lines)| lines.contains(line)).map(|(name, _)| name.clone())
-        });
+        let known = edit
+            .after
+            .iter()
+            .chain(&edit.removed)
+            .find_map(|line| files.iter().find(|(_, lines)| lines.contains(line)).map(|(name, _)| name.clone()));
         let name = known.unwrap_or_else(|| edit.file.clone());
         let lines = files.entry(name).or_default();
         lines.retain(|line| !edit.removed.contains(line));

@@ -48,6 +48,13 @@ pub struct WhyArgs {
     reasons: bool,
 }
 
+impl WhyArgs {
+    /// For a line of a file in the checkout.
+    pub fn of_line(what: &str) -> Self {
+        Self { what: what.to_owned(), at: None, ignore_blanks: false, history: false, reasons: false }
+    }
+}
+
 /// What is asked about.
 enum Subject {
     File(PathBuf, Option<LineRange>),
@@ -107,7 +114,8 @@ fn say_unread<'a>(sessions: impl ExactSizeIterator<Item = &'a SessionId>, why: O
 /// A file if there is one of that name, with or without lines; else a commit.
 fn subject(globals: &Globals, ground: &SessionGround, args: &WhyArgs) -> Result<(Repo, Subject), Failure> {
     let whole = globals.path(Path::new(&args.what));
-    let parts = args.what.rsplit_once(':').and_then(|(file, lines)| Some((globals.path(Path::new(file)), range(lines)?)));
+    let parts =
+        args.what.rsplit_once(':').and_then(|(file, lines)| Some((globals.path(Path::new(file)), range(lines)?)));
     let exists = |path: &Path| path.symlink_metadata().is_ok();
     let file = match parts {
         _ if exists(&whole) => Some((whole.clone(), None)),
@@ -189,7 +197,8 @@ fn in_repo(repo: &Repo, file: &Path) -> Option<RepoPath> {
             part => plain.push(part),
         }
     }
-    let (dir, rest) = plain.ancestors().skip(1).find_map(|dir| Some((dir.canonicalize().ok()?, plain.strip_prefix(dir).ok()?)))?;
+    let (dir, rest) =
+        plain.ancestors().skip(1).find_map(|dir| Some((dir.canonicalize().ok()?, plain.strip_prefix(dir).ok()?)))?;
     let place = dir.join(rest);
     let below = place.strip_prefix(root).ok()?.as_os_str().as_encoded_bytes();
     (!below.is_empty()).then(|| RepoPath::new(below))

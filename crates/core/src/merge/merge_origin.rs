@@ -57,7 +57,11 @@ impl ResolvedHunk {
     pub fn from_value(value: &str) -> Option<Self> {
         let (path, hunk) = value.rsplit_once('#')?;
         let (hunk, source) = hunk.split_once('=')?;
-        Some(Self { path: RepoPath::new(unquoted_path(path.as_bytes())?), hunk: hunk.parse().ok()?, source: source.parse().ok()? })
+        Some(Self {
+            path: RepoPath::new(unquoted_path(path.as_bytes())?),
+            hunk: hunk.parse().ok()?,
+            source: source.parse().ok()?,
+        })
     }
 }
 

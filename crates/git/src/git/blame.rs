@@ -50,8 +50,7 @@ pub struct BlamedLines {
 /// The lines of a file, in their order.
 pub fn blame(repo: &Repo, path: &RepoPath, request: &BlameRequest<'_>) -> Result<Vec<BlamedLines>, Error> {
     let dir = repo.workdir().unwrap_or_else(|| repo.git_dir());
-    let mut args: Vec<OsString> =
-        ["blame", "--incremental", "--no-textconv", "--root"].map(OsString::from).to_vec();
+    let mut args: Vec<OsString> = ["blame", "--incremental", "--no-textconv", "--root"].map(OsString::from).to_vec();
     args.extend(request.ignores_blanks.then(|| "-w".into()));
     args.extend(request.ignores_none.then(|| "--ignore-revs-file=".into()));
     args.extend(request.lines.iter().map(|lines| format!("-L{},{}", lines.start(), lines.end()).into()));

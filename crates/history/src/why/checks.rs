@@ -1,7 +1,7 @@
 //! What has passed after a turn, with what it wrote in it.
 
-use git::record::entries::{QUEUES, read_state};
 use git::record::History;
+use git::record::entries::{QUEUES, read_state};
 use pleach_core::event::{Event, StepFinished};
 use pleach_core::ids::{CommitId, ContextId, SessionId};
 use pleach_core::queue::{EntryState, QueueEntry, TestVerdict};

@@ -69,12 +69,8 @@ fn brought(
         return Ok(Vec::new());
     }
     if known.commit.parents.len() > 1 {
-        let request = BlameRequest {
-            tip: Some(known.commit.id),
-            below: Some(parent),
-            ignores_blanks,
-            ..BlameRequest::default()
-        };
+        let request =
+            BlameRequest { tip: Some(known.commit.id), below: Some(parent), ignores_blanks, ..BlameRequest::default() };
         let lines = blame(&ground.code, &change.path, &request)?;
         return Ok(lines.into_iter().filter(|lines| !lines.is_below).collect());
     }

@@ -80,9 +80,8 @@ impl Memo {
     fn file(&self, commit: CommitId, path: &RepoPath) -> PathBuf {
         let bytes = path.as_bytes().iter().copied().chain([u8::from(self.ignores_blanks)]);
         // FNV-1a.
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash = bytes
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         self.dir.join(format!("{commit}-{hash:016x}"))
     }
 }

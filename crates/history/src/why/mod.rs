@@ -31,8 +31,8 @@ mod trace;
 pub use answer::{WhyOptions, why_file};
 pub use commit::why_commit;
 pub use document::{
-    Check, CommitKind, CommitLines, CommitWhy, Evidence, FileWhy, LineWhy, MergeWords, Origin, PastLine, ReasonSource, TurnWhy, Via,
-    WhyCommit,
+    Check, CommitKind, CommitLines, CommitWhy, Evidence, FileWhy, LineWhy, MergeWords, Origin, PastLine, ReasonSource,
+    TurnWhy, Via, WhyCommit,
 };
 pub use error::WhyError;
 pub use ground::WhyGround;

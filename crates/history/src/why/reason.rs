@@ -13,21 +13,18 @@ use super::ground::WhyGround;
 use super::origin::KnownCommit;
 
 /// Adds what the record of a turn says. Without the record the commit's own words count.
-pub fn fill(
-    ground: &WhyGround,
-    facts: &TurnFacts,
-    known: &KnownCommit,
-    why: &mut TurnWhy,
-) -> Result<(), WhyError> {
+pub fn fill(ground: &WhyGround, facts: &TurnFacts, known: &KnownCommit, why: &mut TurnWhy) -> Result<(), WhyError> {
     if let Some(history) = ground.context(&facts.session, &facts.turn.context) {
         let turns = || history.events().map(|recorded| &recorded.event);
         if let Some(task) = &history.started.task {
             why.task = Some(format!("{} {}", task.id, task.name));
         }
-        let agents: Vec<&AgentTurn> = turns().filter_map(|event| match event {
-            Event::AgentTurn(turn) => Some(turn),
-            _ => None,
-        }).collect();
+        let agents: Vec<&AgentTurn> = turns()
+            .filter_map(|event| match event {
+                Event::AgentTurn(turn) => Some(turn),
+                _ => None,
+            })
+            .collect();
         if let Some(place) = agents.iter().rposition(|turn| turn.turn == facts.turn) {
             let turn = agents[place];
             (why.visit, why.attempt) = (Some(turn.visit), Some(turn.attempt));
@@ -75,7 +72,8 @@ fn words(
     let messages = history.messages(records, range)?;
     let text = |message: &Value| {
         let parts = message["content"].as_array()?.iter();
-        let texts: Vec<&str> = parts.filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str()).collect();
+        let texts: Vec<&str> =
+            parts.filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str()).collect();
         let text = texts.join("\n").trim().to_owned();
         (message["role"] == role && !text.is_empty()).then_some(text)
     };

@@ -63,12 +63,7 @@ impl Squashes {
     }
 
     /// The only run whose newest files have this one as a commit has it, and whose first files had another.
-    pub fn alike(
-        &self,
-        ground: &WhyGround,
-        known: &KnownCommit,
-        path: &RepoPath,
-    ) -> Result<Option<Source>, WhyError> {
+    pub fn alike(&self, ground: &WhyGround, known: &KnownCommit, path: &RepoPath) -> Result<Option<Source>, WhyError> {
         let tips = self.tips(ground)?;
         let at = known.commit.at;
         let Ok(since) = at.checked_sub((DAYS * 24).hours()) else { return Ok(None) };

@@ -241,7 +241,8 @@ impl<'g> Trace<'g> {
             open.push((key.clone(), sources, content, files));
         }
         let asked = open.iter().flat_map(|(.., files)| files);
-        let blamed = self.blame_all(asked.map(|(source, path, _)| (source.tip, source.base, path.clone())).collect())?;
+        let blamed =
+            self.blame_all(asked.map(|(source, path, _)| (source.tip, source.base, path.clone())).collect())?;
         for (key, sources, content, files) in open {
             let mut lines = Vec::new();
             for (source, path, old) in &files {

@@ -102,7 +102,7 @@ fn why(made: &AuthoredHistory, file: &str, options: &WhyOptions) -> FileWhy {
 }
 
 fn made(dir: &Path, seed: u64) -> AuthoredHistory {
-    AuthoredHistory::begin(empty(dir), "made", seed, 90)
+    AuthoredHistory::begin(empty(dir), "made", seed, &[("a.rs", 30), ("src/b.rs", 30), ("src/c.rs", 30)])
 }
 
 /// Three small histories; with `PLEACH_WHY_SESSIONS=100` one with as many runs as that.
@@ -221,7 +221,8 @@ fn notes_of_others_are_read() {
     let mut made = made(dir.path(), 8);
     made.person();
     let tip = made.tip.to_string();
-    let of_tip = |why: &FileWhy| why.lines.iter().filter(|line| line.commit == Some(made.tip)).cloned().collect::<Vec<_>>();
+    let of_tip =
+        |why: &FileWhy| why.lines.iter().filter(|line| line.commit == Some(made.tip)).cloned().collect::<Vec<_>>();
     let before: Vec<FileWhy> = all_files(&made).into_iter().filter(|why| !of_tip(why).is_empty()).collect();
     let line = &of_tip(&before[0])[0];
     let note = format!(
