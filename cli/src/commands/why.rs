@@ -154,7 +154,7 @@ fn range(text: &str) -> Option<LineRange> {
 
 /// The repository a file lies in: its directory may be another than that pleach was started in.
 fn repo_around(globals: &Globals, ground: &SessionGround, file: &Path) -> Result<Repo, Failure> {
-    let dir = file.ancestors().skip(1).find(|dir| dir.is_dir()).unwrap_or(&globals.dir);
+    let dir = file.ancestors().find(|dir| dir.is_dir()).unwrap_or(&globals.dir);
     let found = git::discover(dir, &ground.settings.own_environment);
     found.map_err(|error| of_engine(&error.into()))
 }
@@ -201,7 +201,7 @@ fn in_repo(repo: &Repo, file: &Path) -> Option<RepoPath> {
         plain.ancestors().skip(1).find_map(|dir| Some((dir.canonicalize().ok()?, plain.strip_prefix(dir).ok()?)))?;
     let place = dir.join(rest);
     let below = place.strip_prefix(root).ok()?.as_os_str().as_encoded_bytes();
-    (!below.is_empty()).then(|| RepoPath::new(below))
+    Some(RepoPath::new(below))
 }
 
 fn of_start(error: &StartFailure) -> Failure {

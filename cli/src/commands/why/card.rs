@@ -15,7 +15,7 @@ const REASON: usize = 6;
 const CARDS: usize = 3;
 
 /// How wide text is at most: longer lines are hard to read.
-const WIDEST: usize = 100;
+const WIDEST: usize = 80;
 
 /// Names and values, with the values wrapped.
 pub struct Card {

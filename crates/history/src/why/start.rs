@@ -6,6 +6,7 @@ use git::blame::takes_contents;
 use git::record::contexts;
 use git::{EntryKind, Repo};
 use pleach_core::ids::{CommitId, ContextId, RepoPath, SessionId};
+use pleach_core::text::counted;
 
 use super::ground::WhyGround;
 
@@ -67,7 +68,7 @@ pub enum StartFailure {
         what: &'static str,
     },
     /// It has fewer lines.
-    #[error("`{path}` has {lines} lines")]
+    #[error("`{path}` has {}", counted(*lines, "line"))]
     NoSuchLine {
         /// The file.
         path: RepoPath,
@@ -91,7 +92,7 @@ impl FileStart {
     /// The file of a checkout as it is, at a place below it. In a worktree of a run what the run has committed counts, which
     /// HEAD there does not have yet.
     pub fn in_checkout(ground: &WhyGround, file: &Path, path: RepoPath) -> Result<Self, StartFailure> {
-        let not = |what| StartFailure::NotAFile { path: path.to_string(), what };
+        let not = |what| StartFailure::NotAFile { path: file.display().to_string(), what };
         let unreadable = |source| StartFailure::Unreadable { path: path.clone(), source };
         let found = match std::fs::symlink_metadata(file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(not("not there")),
