@@ -19,7 +19,7 @@ use self::merging::merge_branches;
 use self::repository::DemoRepository;
 use crate::answers::Answers;
 use crate::code::Code;
-use crate::commands::why::{self, WhyArgs};
+use crate::commands::why::{self, WhyLineArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -112,7 +112,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
 /// Asks about a line that the agents have made: it was written, tested, landed and merged since.
 fn explain_line(demo: &DemoRepository<'_>) -> Result<(), Failure> {
     Out::new().line(format!("\nAnd why is a line there? `pleach why {LINE}`\n"))?;
-    why::run(&demo.commands("why"), WhyArgs::of_line(LINE))?;
+    why::run(&demo.commands("why"), WhyLineArgs::of_line(LINE))?;
     Ok(())
 }
 

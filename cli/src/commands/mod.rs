@@ -83,7 +83,7 @@ enum Command {
     Reset(reset::ResetArgs),
     Turns(turns::TurnsArgs),
     Show(show::ShowArgs),
-    Why(why::WhyArgs),
+    Why(why::WhyLineArgs),
     Cost(cost::CostArgs),
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),

@@ -30,7 +30,7 @@ use crate::sessions::SessionGround;
 /// squash or an undo has copied it since. A file gives a table, with a line of it everything about that line, a commit what
 /// it is and whose work is in it. Nothing is guessed: what leads to no turn is shown with its author, as git has it.
 #[derive(Debug, Args)]
-pub struct WhyArgs {
+pub struct WhyLineArgs {
     /// A file, lines of one, or a commit.
     #[arg(value_name = "FILE[:LINE[-LINE]]|COMMIT")]
     what: String,
@@ -48,7 +48,7 @@ pub struct WhyArgs {
     reasons: bool,
 }
 
-impl WhyArgs {
+impl WhyLineArgs {
     /// For a line of a file in the checkout.
     pub fn of_line(what: &str) -> Self {
         Self { what: what.to_owned(), at: None, ignore_blanks: false, history: false, reasons: false }
@@ -61,7 +61,7 @@ enum Subject {
     Commit(CommitId),
 }
 
-pub fn run(globals: &Globals, args: WhyArgs) -> Result<Exit, Failure> {
+pub fn run(globals: &Globals, args: WhyLineArgs) -> Result<Exit, Failure> {
     let ground = SessionGround::find(globals)?;
     let (repo, subject) = subject(globals, &ground, &args)?;
     let place = place_of(&ground, repo);
@@ -112,7 +112,7 @@ fn say_unread<'a>(sessions: impl ExactSizeIterator<Item = &'a SessionId>, why: O
 }
 
 /// A file if there is one of that name, with or without lines; else a commit.
-fn subject(globals: &Globals, ground: &SessionGround, args: &WhyArgs) -> Result<(Repo, Subject), Failure> {
+fn subject(globals: &Globals, ground: &SessionGround, args: &WhyLineArgs) -> Result<(Repo, Subject), Failure> {
     let whole = globals.path(Path::new(&args.what));
     let parts =
         args.what.rsplit_once(':').and_then(|(file, lines)| Some((globals.path(Path::new(file)), range(lines)?)));
@@ -166,7 +166,7 @@ fn place_of(ground: &SessionGround, repo: Repo) -> Place {
     Place { repo, ..known.unwrap_or_else(|| ground.place.clone()) }
 }
 
-fn start(ground: &WhyGround, args: &WhyArgs, file: &Path) -> Result<FileStart, Failure> {
+fn start(ground: &WhyGround, args: &WhyLineArgs, file: &Path) -> Result<FileStart, Failure> {
     let path = in_repo(&ground.code, file).ok_or_else(|| {
         Failure::new(Code::NoSuchFile, format!("`{}` is in no repository of the workspace", file.display()))
             .hint("name a file below the directory of a repository")

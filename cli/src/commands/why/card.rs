@@ -1,6 +1,6 @@
 //! All that is known of a line.
 
-use history::why::{Check, FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, TurnWhy, Via};
+use history::why::{FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, TurnCheck, TurnWhy, Via};
 use jiff::Timestamp;
 use pleach_core::clock;
 use pleach_core::text::shorten;
@@ -167,7 +167,7 @@ pub fn when(at: Timestamp) -> String {
     format!("{} UTC, {} ago", at.strftime("%Y-%m-%d %H:%M"), age(at, clock::now()))
 }
 
-fn check(check: &Check) -> String {
+fn check(check: &TurnCheck) -> String {
     let by = check.by.as_ref().map(|by| if by.len() == 40 { by[..10].to_owned() } else { by.clone() });
     let by = by.map(|by| format!(" ({by})")).unwrap_or_default();
     match check.kind {

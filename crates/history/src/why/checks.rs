@@ -7,7 +7,7 @@ use pleach_core::ids::{CommitId, ContextId, SessionId};
 use pleach_core::queue::{EntryState, QueueEntry, TestVerdict};
 use pleach_core::trailer::TurnFacts;
 
-use super::document::Check;
+use super::document::TurnCheck;
 use super::error::WhyError;
 use super::ground::WhyGround;
 use super::sources::entry_of;
@@ -16,7 +16,7 @@ use super::sources::entry_of;
 const ENTRIES: usize = 200;
 
 /// What has passed since a turn whose lines are in a commit.
-pub fn since(ground: &WhyGround, facts: &TurnFacts, landed: Option<CommitId>) -> Result<Vec<Check>, WhyError> {
+pub fn since(ground: &WhyGround, facts: &TurnFacts, landed: Option<CommitId>) -> Result<Vec<TurnCheck>, WhyError> {
     let mut checks = Vec::new();
     if let Some(history) = ground.context(&facts.session, &facts.turn.context) {
         checks.extend(command(ground, facts, &history));
@@ -32,7 +32,7 @@ pub fn since(ground: &WhyGround, facts: &TurnFacts, landed: Option<CommitId>) ->
 }
 
 /// The first command that passed after the turn, in its context or in one it was joined to.
-fn command(ground: &WhyGround, facts: &TurnFacts, history: &History) -> Option<Check> {
+fn command(ground: &WhyGround, facts: &TurnFacts, history: &History) -> Option<TurnCheck> {
     let (mut context, mut is_after, mut at) = (facts.turn.context.clone(), false, None);
     loop {
         let of_context = ground.context(&facts.session, &context);
@@ -45,7 +45,7 @@ fn command(ground: &WhyGround, facts: &TurnFacts, history: &History) -> Option<C
                 Event::ToolExecution(tool) if tool.turn == facts.turn => (is_after, at) = (true, Some(recorded.at)),
                 Event::ToolExecution(tool) if is_after && tool.exit == PASSED => {
                     let by = Some(format!("{}/{}", facts.session, tool.turn));
-                    return Some(Check { kind: "command", what: tool.command.clone(), by });
+                    return Some(TurnCheck { kind: "command", what: tool.command.clone(), by });
                 }
                 _ => {}
             }
@@ -67,7 +67,7 @@ fn parent(history: &History, context: &ContextId) -> Option<ContextId> {
 }
 
 /// The last verdict of a review in the turn's attempt.
-fn review(history: &History, facts: &TurnFacts) -> Option<Check> {
+fn review(history: &History, facts: &TurnFacts) -> Option<TurnCheck> {
     let (mut is_after, mut last) = (false, None);
     for recorded in history.events() {
         match &recorded.event {
@@ -78,18 +78,18 @@ fn review(history: &History, facts: &TurnFacts) -> Option<Check> {
         }
     }
     let verdict = |step: &StepFinished| step.status.strip_prefix("review-").unwrap_or(&step.status).to_owned();
-    last.map(|step| Check { kind: "review", what: verdict(step), by: Some(step.git_sha.to_string()) })
+    last.map(|step| TurnCheck { kind: "review", what: verdict(step), by: Some(step.git_sha.to_string()) })
 }
 
 /// What the tests of the merge queue said of what has landed.
-fn queue(entry: &QueueEntry) -> Option<Check> {
+fn queue(entry: &QueueEntry) -> Option<TurnCheck> {
     let what = match entry.verdict.as_ref()? {
         TestVerdict::Pass { seconds } => format!("tests passed in {seconds}s"),
         TestVerdict::Flaky { seconds } => format!("tests passed in {seconds}s, on the second try"),
         _ => return None,
     };
     let by = entry.candidate.as_ref().map(|candidate| candidate.commit.to_string());
-    (entry.state == EntryState::Landed).then_some(Check { kind: "queue", what, by })
+    (entry.state == EntryState::Landed).then_some(TurnCheck { kind: "queue", what, by })
 }
 
 /// The newest landed entry of a session.

@@ -148,7 +148,7 @@ pub struct TurnWhy {
     /// Where those words are from.
     pub reason_from: Option<ReasonSource>,
     /// What has passed since, with these lines in it.
-    pub checked_by: Vec<Check>,
+    pub checked_by: Vec<TurnCheck>,
     /// Its commit in this repository.
     pub commit: CommitId,
     /// Whether the session's record was read; the rest says what the commit does.
@@ -167,7 +167,7 @@ pub enum ReasonSource {
 
 /// Something that has passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct TurnCheck {
     /// `test`, `command`, `review`, or `queue`.
     pub kind: &'static str,
     /// What it was: the command, or the words of the verdict.

@@ -1,7 +1,7 @@
 //! Why a line is there: the turn, the prompt and the reason behind it, after merges, squashes and landings.
 //!
 //! git says which commit a line is of (`git::blame`), and [`origin`] what that commit is, by its message alone. Where it holds
-//! work that was done elsewhere, [`sources`] says where, and [`trace`] goes on there, line by line; what was found once is in
+//! work that was done elsewhere, [`sources`] says where ([`work_source`]), and [`trace`] goes on there, line by line; what was found once is in
 //! [`memo`]. Nothing is guessed: a line that leads to no turn is of whoever made its commit.
 //!
 //! - [`document`]: the answer, as programs read it.
@@ -27,12 +27,13 @@ mod sources;
 mod squash;
 mod start;
 mod trace;
+mod work_source;
 
 pub use answer::{WhyOptions, why_file};
 pub use commit::why_commit;
 pub use document::{
-    Check, CommitKind, CommitLines, CommitWhy, Evidence, FileWhy, LineWhy, MergeWords, Origin, PastLine, ReasonSource,
-    TurnWhy, Via, WhyCommit,
+    CommitKind, CommitLines, CommitWhy, Evidence, FileWhy, LineWhy, MergeWords, Origin, PastLine, ReasonSource,
+    TurnCheck, TurnWhy, Via, WhyCommit,
 };
 pub use error::WhyError;
 pub use ground::WhyGround;

@@ -10,25 +10,13 @@ use super::error::WhyError;
 use super::ground::WhyGround;
 use super::origin::{KnownCommit, Made};
 use super::squash::Squashes;
-
-/// Work that is in a commit as well.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// Where it ended.
-    pub tip: CommitId,
-    /// Where it began; without that, all of its history counts.
-    pub base: Option<CommitId>,
-    /// How it came into the commit.
-    pub via: Via,
-    /// How that is known.
-    pub evidence: Evidence,
-}
+use super::work_source::{WorkSource, whole};
 
 /// What the work in a commit is found by.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// In the order in which lines are looked for.
-    pub all: Vec<Source>,
+    pub all: Vec<WorkSource>,
     /// The sessions it hangs on: an answer that was kept holds as long as these are recorded.
     pub sessions: Vec<SessionId>,
     /// Whether they will always be the same.
@@ -47,7 +35,7 @@ impl Sources {
         path: &RepoPath,
     ) -> Result<Self, WhyError> {
         let id = known.commit.id;
-        let message = |tip, base, via| Source { tip, base, via, evidence: Evidence::Message };
+        let message = |tip, base, via| WorkSource { tip, base, via, evidence: Evidence::Message };
         let (mut all, mut sessions, mut is_final) = (Vec::new(), Vec::new(), false);
         match &known.made {
             Made::Step(Some(session)) => {
@@ -133,11 +121,6 @@ fn step(ground: &WhyGround, history: &History, known: &KnownCommit) -> Option<(C
         }
     }
     None
-}
-
-/// All work of a run.
-pub fn whole(ground: &WhyGround, history: &History) -> Option<(CommitId, Option<CommitId>)> {
-    Some((ground.newest_work(history)?, ground.own(&history.started, &history.started.base)))
 }
 
 /// The commit whose files a commit has put back.

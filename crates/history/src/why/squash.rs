@@ -12,7 +12,7 @@ use super::document::{Evidence, Via};
 use super::error::WhyError;
 use super::ground::WhyGround;
 use super::origin::KnownCommit;
-use super::sources::{Source, whole};
+use super::work_source::{WorkSource, whole};
 
 /// How many runs are compared with a commit that names none, and how many days they are older at most.
 const RUNS: usize = 200;
@@ -42,14 +42,14 @@ impl Squashes {
         session: &SessionId,
         commit: CommitId,
         path: &RepoPath,
-    ) -> Result<Option<Source>, WhyError> {
+    ) -> Result<Option<WorkSource>, WhyError> {
         let blob = self.blob(ground, commit, path)?;
         let mut found = None;
         for context in ground.runs_of(session)? {
             let Some((tip, base)) = ground.context(session, &context).and_then(|run| whole(ground, &run)) else {
                 continue;
             };
-            let source = Source { tip, base, via: Via::Squash, evidence: Evidence::Message };
+            let source = WorkSource { tip, base, via: Via::Squash, evidence: Evidence::Message };
             if ground.has(tip) && self.blob(ground, tip, path)? == blob {
                 return Ok(Some(source));
             }
@@ -63,7 +63,12 @@ impl Squashes {
     }
 
     /// The only run whose newest files have this one as a commit has it, and whose first files had another.
-    pub fn alike(&self, ground: &WhyGround, known: &KnownCommit, path: &RepoPath) -> Result<Option<Source>, WhyError> {
+    pub fn alike(
+        &self,
+        ground: &WhyGround,
+        known: &KnownCommit,
+        path: &RepoPath,
+    ) -> Result<Option<WorkSource>, WhyError> {
         let tips = self.tips(ground)?;
         let at = known.commit.at;
         let Ok(since) = at.checked_sub((DAYS * 24).hours()) else { return Ok(None) };
@@ -72,7 +77,7 @@ impl Squashes {
         let Some(blob) = (if near.is_empty() { None } else { self.blob(ground, known.commit.id, path)? }) else {
             return Ok(None);
         };
-        let mut found: Option<Source> = None;
+        let mut found: Option<WorkSource> = None;
         for run in near {
             if self.blob(ground, run.work, path)? != Some(blob) {
                 continue;
@@ -89,7 +94,7 @@ impl Squashes {
             if found.as_ref().is_some_and(|other| other.tip != tip) {
                 return Ok(None);
             }
-            found = Some(Source { tip, base: Some(base), via: Via::Squash, evidence: Evidence::Blob });
+            found = Some(WorkSource { tip, base: Some(base), via: Via::Squash, evidence: Evidence::Blob });
         }
         Ok(found)
     }

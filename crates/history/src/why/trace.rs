@@ -17,8 +17,9 @@ use super::ground::WhyGround;
 use super::memo::{FoundLines, Memo};
 use super::origin::{KnownCommit, Made};
 use super::own_commits::OwnCommits;
-use super::sources::{Source, Sources};
+use super::sources::Sources;
 use super::squash::Squashes;
+use super::work_source::WorkSource;
 
 /// How many commits lines are followed over.
 const HOPS: usize = 8;
@@ -270,7 +271,7 @@ impl<'g> Trace<'g> {
     /// The file in a source: under the same name, or that of the changed file with the most lines in common.
     fn file_in(
         &self,
-        source: &Source,
+        source: &WorkSource,
         path: &RepoPath,
         content: &[u8],
     ) -> Result<Option<(RepoPath, Vec<u8>)>, WhyError> {
@@ -359,7 +360,7 @@ fn blame_below(repo: &Repo, key: &BlameKey, ignores_blanks: bool) -> Result<Vec<
 }
 
 /// Adds the lines that are in a source and were written there, where none was found before.
-fn add_found(found: &mut Vec<FoundLines>, source: &Source, map: &LineMap, blamed: &[BlamedLines]) {
+fn add_found(found: &mut Vec<FoundLines>, source: &WorkSource, map: &LineMap, blamed: &[BlamedLines]) {
     let mut runs = Vec::new();
     for (old, new, count) in map.equal() {
         for lines in blamed.iter().filter(|lines| !lines.is_below && lines.commit != source.base) {
