@@ -21,9 +21,10 @@ use authored_history::{Author, AuthoredHistory, WAYS, Way};
 const TURNS: usize = 2_000;
 const OF_RUN: usize = 20;
 
-/// Tasks of the tree, and turns of each.
+/// Tasks of the tree, turns of each, and what people had done to the file before.
 const TASKS: usize = 100;
 const OF_TASK: usize = 10;
+const BEFORE: usize = 1_000;
 
 /// Runs of the history whose every line is known.
 const SESSIONS: usize = 100;
@@ -106,7 +107,10 @@ fn of_turns(pleach: &Path, rounds: usize, turns: usize, verdicts: &mut Verdicts)
 /// Tasks of which the branch has the steps alone.
 fn of_steps(pleach: &Path, rounds: usize, tasks: usize, verdicts: &mut Verdicts) -> Result<(), Box<dyn Error>> {
     let world = World::new()?;
-    let mut made = begin(&world, 5, &[(FILE, 2_500)])?;
+    let mut made = begin(&world, 5, &[(FILE, 1_500)])?;
+    for _ in 0..BEFORE {
+        made.person();
+    }
     for number in 0..tasks {
         let mut task = made.task();
         made.step(&mut task, OF_TASK, 1);

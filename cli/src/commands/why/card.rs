@@ -1,6 +1,6 @@
 //! All that is known of a line.
 
-use history::why::{FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, TurnCheck, TurnWhy, Via};
+use history::why::{CommitKind, FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, TurnCheck, TurnWhy, Via};
 use jiff::Timestamp;
 use pleach_core::clock;
 use pleach_core::text::shorten;
@@ -114,6 +114,7 @@ impl Card {
             Origin::Restored => "pleach, which put it back".to_owned(),
             Origin::OtherAgent => format!("{by}, which pleach did not run"),
             Origin::Before => "somebody before the history of this shallow clone begins".to_owned(),
+            Origin::Person if commit.kind == CommitKind::Merge => "a person, who resolved the conflict".to_owned(),
             _ => format!("{} <{}>", commit.author, commit.email),
         };
         self.add("by", words);

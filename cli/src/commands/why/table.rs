@@ -41,7 +41,7 @@ pub fn rows(start: &FileStart, why: &FileWhy, whole: bool) -> String {
     let wide = |column: usize| cells.iter().map(|cells| cells[column].chars().count()).max().unwrap_or_default();
     let used: usize = (0..4).map(|column| wide(column).max(headings[column]) + 2).sum();
     let number = why.lines.last().map_or(0, |line| line.last.to_string().len()).max(4) + 2;
-    let room = if whole { usize::MAX } else { width().saturating_sub(used + number).max(TEXT) };
+    let room = if whole { usize::MAX } else { width().saturating_sub(used + number + 1).max(TEXT) };
     for (line, [turn, node, model, age]) in why.lines.iter().zip(cells) {
         let turn = if line.turn.is_some() { style::paint(style::BEGINS, &turn) } else { turn };
         let mut once = [turn, node, model, age];

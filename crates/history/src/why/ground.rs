@@ -170,6 +170,8 @@ impl WhyGround {
             Event::WorktreeMerged(merged) => of(&merged.repo, merged.git_sha),
             Event::ContextJoined(joined) => own(&joined.result),
             Event::StepFinished(step) => of(&step.repo, step.git_sha),
+            // Where it went back to a turn, the commit that did so.
+            Event::Resumed(_) => own(&serde_json::from_value(event.data().get("work")?.clone()).ok()?),
             _ => None,
         }
     }
