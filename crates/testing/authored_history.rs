@@ -452,6 +452,29 @@ impl AuthoredHistory {
         self.land(commit, files);
     }
 
+    /// Two runs that change the same line, merged word by word: the number of that line in its file, and both turns.
+    pub fn merged_word_by_word(&mut self) -> (String, usize, [String; 2]) {
+        let (base, files) = (self.tip, self.files.clone());
+        let (file, lines) = files.iter().next().map(|(file, lines)| (file.clone(), lines.clone())).unwrap();
+        let change = |removed, inserted| Edit { file: file.clone(), after: Some(lines[0]), removed, inserted };
+        let mut runs = [self.start(base, &files), self.start(base, &files)];
+        for run in &mut runs {
+            run.turns += 1;
+            self.lines.push((format!("    one of {}", run.session), Author::Anybody));
+            self.turn_of(run, "main.1", vec![change(vec![lines[1]], vec![self.lines.len() - 1])]);
+        }
+        self.lines.push(("    of both".to_owned(), Author::Anybody));
+        let (both, ours) = (self.lines.len() - 1, runs[0].edits[0].inserted.clone());
+        let merged = applied(&runs[0].files, &[change(ours, vec![both])]);
+        self.land(runs[0].tip, runs[0].files.clone());
+        let id = self.entry(&runs[1], |_| {});
+        let text = format!("merge: made\n\nPleach-Merge: {id}\nPleach-Tier: tokens\n");
+        let commit = self.commit(&merged, &[runs[0].tip, runs[1].tip], &Person::pleach(), &text);
+        self.land(commit, merged);
+        let at = self.files[&file].iter().position(|line| *line == both).unwrap();
+        (file, at + 1, runs.map(|run| format!("{}/main.1", run.session)))
+    }
+
     /// Goes back to an earlier turn, or to where the node began.
     fn back(&mut self, run: &mut Run, returns: bool) {
         let (to, files) = if returns { run.made[0].clone() } else { (run.base, run.started.clone()) };

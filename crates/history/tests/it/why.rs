@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use git::{EntryKind, Repo, TreeEdit};
-use history::why::{FileStart, FileWhy, Origin, WhyGround, WhyOptions, why_file};
+use history::why::{CommitKind, FileStart, FileWhy, LineRange, Origin, WhyGround, WhyOptions, why_commit, why_file};
 use pleach_core::config::Environment;
 use pleach_core::ids::{CommitId, RepoName, RepoPath};
 
@@ -248,4 +248,38 @@ fn notes_of_others_are_read() {
     let notes = git(dir.path(), &["commit-tree", "-m", "notes", &tree.to_string()]);
     git(dir.path(), &["update-ref", "refs/notes/ai", notes.trim()]);
     assert_eq!((noted(&made), head), (expected, made.tip));
+}
+
+#[test]
+fn both_sides_of_a_merged_line_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut made = made(dir.path(), 11);
+    let (file, at, turns) = made.merged_word_by_word();
+    let lines = Some(LineRange { first: at as u32, last: at as u32 });
+    let told = why(&made, &file, &WhyOptions { lines, reasons: true, ..WhyOptions::default() });
+    let [line] = &told.lines[..] else { panic!("{told:?}") };
+    assert_eq!((line.origin, &line.turn, &line.sides[..]), (Origin::Merge, &None, &turns[..]));
+    let merge = told.commits[&line.commit.unwrap()].merge.clone().unwrap();
+    assert_eq!(merge.tier.as_deref(), Some("tokens"));
+}
+
+#[test]
+fn a_commit_tells_whose_lines_it_brought() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut made = made(dir.path(), 13);
+    let mut task = made.task();
+    made.step(&mut task, 3, 2);
+    made.person();
+    made.land_steps(task);
+    let ground = WhyGround::new(made.repo.clone(), RepoName::new("made").unwrap(), made.repo.clone());
+    let told = why_commit(&ground, made.tip, false).unwrap();
+    assert_eq!((told.what.kind, told.turns.len()), (CommitKind::Step, 3));
+    assert!(told.lines.iter().all(|lines| lines.origin == Origin::Turn), "{:#?}", told.lines);
+    for lines in &told.lines {
+        let text = &made.files[&lines.file.to_string()];
+        for number in lines.ranges.iter().flat_map(|(first, last)| *first..=*last) {
+            let author = &made.lines[text[number as usize - 1]].1;
+            assert!(*author == Author::Anybody || *author == Author::Turn(lines.turn.clone().unwrap()), "{lines:?}");
+        }
+    }
 }
