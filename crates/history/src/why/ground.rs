@@ -9,8 +9,12 @@ use git::{Repo, TreeId};
 use pleach_core::event::{Event, PipelineStarted, Snapshot};
 use pleach_core::ids::{BranchName, CommitId, ContextId, EntryId, RepoName, RepoPath, SessionId, branch_of_key};
 
+use super::at_once::at_once;
 use super::error::WhyError;
 use super::origin::KnownCommit;
+
+/// A context of a session.
+type RunKey = (SessionId, ContextId);
 
 /// Where lines are asked about, and where sessions are recorded.
 #[derive(Debug)]
@@ -22,7 +26,7 @@ pub struct WhyGround {
     /// The repository with the records.
     pub records: Repo,
     commits: RefCell<HashMap<CommitId, Rc<KnownCommit>>>,
-    runs: RefCell<HashMap<(SessionId, ContextId), Option<Rc<History>>>>,
+    runs: RefCell<HashMap<RunKey, Option<Rc<History>>>>,
     unread: RefCell<BTreeMap<SessionId, String>>,
     targets: RefCell<Option<Rc<Vec<BranchName>>>>,
 }
@@ -80,19 +84,36 @@ impl WhyGround {
         if let Some(known) = self.runs.borrow().get(&key) {
             return known.clone();
         }
-        let read = match History::all_in(&self.records, session, context) {
+        self.keep(key, History::all_in(&self.records, session, context))
+    }
+
+    fn keep(&self, key: RunKey, read: Result<History, record::Error>) -> Option<Rc<History>> {
+        let read = match read {
             Ok(history) => Some(Rc::new(history)),
             Err(error) => {
                 let why = match error {
                     record::Error::Missing { .. } => "its record is not in this repository".to_owned(),
                     other => other.to_string(),
                 };
-                self.unread.borrow_mut().insert(session.clone(), why);
+                self.unread.borrow_mut().insert(key.0.clone(), why);
                 None
             }
         };
         self.runs.borrow_mut().insert(key, read.clone());
         read
+    }
+
+    /// Reads what the roots of several sessions have recorded, a few at once.
+    pub(super) fn read_ahead(&self, sessions: Vec<SessionId>) {
+        let mut keys: Vec<RunKey> = sessions.into_iter().map(|session| (session, record::root())).collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| !self.runs.borrow().contains_key(key));
+        let records = &self.records;
+        let read = at_once(&keys, |(session, context)| History::all_in(records, session, context));
+        for (key, read) in keys.into_iter().zip(read) {
+            self.keep(key, read);
+        }
     }
 
     /// The runs of a session: its root, and the roots of its replays.

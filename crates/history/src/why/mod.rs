@@ -4,7 +4,7 @@
 //! work that was done elsewhere, [`sources`] says where ([`work_source`]), and [`trace`] goes on there, line by line; what was found once is in
 //! [`memo`]. Nothing is guessed: a line that leads to no turn is of whoever made its commit.
 //!
-//! - [`document`]: the answer, as programs read it.
+//! - [`document`]: the answer, as programs read it. [`at_once`]: several things at the same time.
 //! - [`start`]: which file, as it is where. [`ground`]: the repositories, and the sessions recorded there.
 //! - [`squash`]: the runs somebody has squashed. [`own_commits`]: commits an agent has made itself. [`ai_note`]: notes of git-ai.
 //! - [`answer`]: a file, or some of its lines. [`commit`]: a commit; [`merge_words`]: what a merge is of.
@@ -12,6 +12,7 @@
 
 mod ai_note;
 mod answer;
+mod at_once;
 mod checks;
 mod commit;
 mod document;

@@ -1,8 +1,6 @@
 //! Following lines from commit to commit, to those they were written in.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use git::blame::{BlameRequest, BlamedLines, blame};
 use git::{ChangeKind, Repo};
@@ -11,6 +9,7 @@ use pleach_core::merge::{LineMap, MergeOrigin, Tier};
 use pleach_core::trailer::TurnFacts;
 
 use super::ai_note::AiNotes;
+use super::at_once::at_once;
 use super::document::{Evidence, Origin, Via};
 use super::error::WhyError;
 use super::ground::WhyGround;
@@ -23,9 +22,6 @@ use super::work_source::WorkSource;
 
 /// How many commits lines are followed over.
 const HOPS: usize = 8;
-
-/// How many blames run at once.
-const AT_ONCE: usize = 4;
 
 /// A turn by name: what its trailers say, and its commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,10 +221,11 @@ impl<'g> Trace<'g> {
     fn find(&self, pending: &Pending) -> Result<BTreeMap<(CommitId, RepoPath), Vec<FoundLines>>, WhyError> {
         let (mut found, mut open) = (BTreeMap::new(), Vec::new());
         for key in pending.keys() {
-            if let Some(kept) = self.kept(key) {
-                found.insert(key.clone(), kept);
-                continue;
-            }
+            found.extend(self.kept(key).map(|kept| (key.clone(), kept)));
+        }
+        let unknown: Vec<&(CommitId, RepoPath)> = pending.keys().filter(|key| !found.contains_key(*key)).collect();
+        self.read_ahead(&unknown)?;
+        for key in unknown {
             let known = self.ground.commit(key.0)?;
             let sources = Sources::find(self.ground, &self.squashes, &known, &key.1)?;
             if sources.all.is_empty() {
@@ -257,6 +254,18 @@ impl<'g> Trace<'g> {
             found.insert(key, lines);
         }
         Ok(found)
+    }
+
+    /// Reads the sessions of steps, which are many in a tree.
+    fn read_ahead(&self, keys: &[&(CommitId, RepoPath)]) -> Result<(), WhyError> {
+        let mut sessions = Vec::new();
+        for (commit, _) in keys {
+            if let Made::Step(Some(session)) = &self.ground.commit(*commit)?.made {
+                sessions.push(session.clone());
+            }
+        }
+        self.ground.read_ahead(sessions);
+        Ok(())
     }
 
     /// What was found before, where what it was found by is still there.
@@ -297,22 +306,9 @@ impl<'g> Trace<'g> {
     fn blame_all(&self, mut asked: Vec<BlameKey>) -> Result<BTreeMap<BlameKey, Vec<BlamedLines>>, WhyError> {
         asked.sort();
         asked.dedup();
-        let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let (repo, ignores_blanks) = (&self.ground.code, self.ignores_blanks);
-        let work = || {
-            while let Some(key) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let answer = blame_below(repo, key, ignores_blanks);
-                answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((key.clone(), answer));
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..asked.len().min(AT_ONCE) {
-                scope.spawn(&work);
-            }
-            work();
-        });
-        let answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Ok(answers.into_iter().map(|(key, answer)| Ok((key, answer?))).collect::<Result<_, git::Error>>()?)
+        let answers = at_once(&asked, |key| blame_below(repo, key, ignores_blanks));
+        Ok(asked.into_iter().zip(answers).map(|(key, answer)| Ok((key, answer?))).collect::<Result<_, git::Error>>()?)
     }
 
     /// Adds the turns of both sides to lines that neither of them has.
