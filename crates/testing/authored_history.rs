@@ -401,10 +401,8 @@ impl AuthoredHistory {
     /// The steps of a task land: as they are, or as copies where the target has moved.
     pub fn land_steps(&mut self, mut task: TaskRun) {
         task.run.branch = std::mem::take(&mut task.steps);
-        let (commit, files) = match self.tip == task.run.base {
-            true => (task.step, task.run.files.clone()),
-            _ => self.copied(&task.run),
-        };
+        let is_current = self.tip == task.run.base;
+        let (commit, files) = if is_current { (task.step, task.run.files.clone()) } else { self.copied(&task.run) };
         self.land(commit, files);
     }
 

@@ -126,7 +126,7 @@ fn task_of(step: &str) -> String {
 }
 
 /// The turns of some lines, each once, in the order of the lines.
-pub fn turns_in_order<'a>(why: &'a FileWhy) -> Vec<(&'a str, &'a TurnWhy)> {
+pub fn turns_in_order(why: &FileWhy) -> Vec<(&str, &TurnWhy)> {
     let mut seen: BTreeMap<&str, ()> = BTreeMap::new();
     let keys = why.lines.iter().filter_map(|line| line.turn.as_deref());
     keys.filter(|key| seen.insert(key, ()).is_none()).filter_map(|key| Some((key, why.turns.get(key)?))).collect()

@@ -1,6 +1,7 @@
 //! A file, or some of its lines.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use git::blame::{BlameRequest, blame};
 use pleach_core::ids::CommitId;
@@ -38,17 +39,14 @@ pub fn why_file(ground: &WhyGround, start: &FileStart, options: &WhyOptions) -> 
     };
     let trace = Trace::new(ground, start.tip, options.ignores_blanks)?;
     let traced = trace.follow(blame(&ground.code, &start.path, &request)?)?;
-    let mut known = KnownTurns { ground, reasons: options.reasons, turns: BTreeMap::new() };
-    let mut commits: BTreeMap<CommitId, WhyCommit> = BTreeMap::new();
+    let mut named = Named { ground, reasons: options.reasons, turns: BTreeMap::new(), commits: BTreeMap::new() };
     let mut shown: Vec<LineWhy> = Vec::new();
     for lines in traced {
         for turn in lines.turn.iter().chain(&lines.sides) {
-            known.learn(turn, lines.blamed.commit)?;
+            named.turn(turn, lines.blamed.commit)?;
         }
         for commit in [lines.blamed.commit, lines.reached.commit].into_iter().flatten() {
-            if !commits.contains_key(&commit) {
-                commits.insert(commit, merge_words::shown(ground, &*ground.commit(commit)?)?);
-            }
+            named.commit(commit)?;
         }
         let mut line = line_why(&lines);
         let is_edited = matches!(lines.origin, Origin::Person | Origin::OtherAgent | Origin::Uncommitted);
@@ -56,11 +54,9 @@ pub fn why_file(ground: &WhyGround, start: &FileStart, options: &WhyOptions) -> 
             let most = if options.history { usize::MAX } else { 1 };
             for (past, turn) in past_lines(ground, &trace, start, &lines, most)? {
                 if let Some(turn) = turn {
-                    known.learn(&turn, None)?;
+                    named.turn(&turn, None)?;
                 }
-                if !commits.contains_key(&past.commit) {
-                    commits.insert(past.commit, merge_words::shown(ground, &*ground.commit(past.commit)?)?);
-                }
+                named.commit(past.commit)?;
                 line.before.push(past);
             }
         }
@@ -69,7 +65,8 @@ pub fn why_file(ground: &WhyGround, start: &FileStart, options: &WhyOptions) -> 
             _ => shown.push(line),
         }
     }
-    let (turns, unread) = (known.turns, ground.unread());
+    let Named { turns, commits, .. } = named;
+    let unread = ground.unread();
     Ok(FileWhy { file: start.path.clone(), rev: start.rev, lines: shown, turns, commits, unread })
 }
 
@@ -98,21 +95,26 @@ fn is_same(last: &LineWhy, next: &LineWhy) -> bool {
     follows && *last == place
 }
 
-/// The turns that were named, each read once.
-struct KnownTurns<'g> {
+/// The turns and commits that lines name, each read once.
+struct Named<'g> {
     ground: &'g WhyGround,
     reasons: bool,
     turns: BTreeMap<String, TurnWhy>,
+    commits: BTreeMap<CommitId, WhyCommit>,
 }
 
-impl KnownTurns<'_> {
-    fn learn(&mut self, turn: &TurnCommit, landed: Option<CommitId>) -> Result<(), WhyError> {
-        let key = turn.key();
-        if self.turns.contains_key(&key) {
-            return Ok(());
+impl Named<'_> {
+    fn turn(&mut self, turn: &TurnCommit, landed: Option<CommitId>) -> Result<(), WhyError> {
+        if let Entry::Vacant(place) = self.turns.entry(turn.key()) {
+            place.insert(turn_why(self.ground, turn, landed, self.reasons)?);
         }
-        let why = turn_why(self.ground, turn, landed, self.reasons)?;
-        self.turns.insert(key, why);
+        Ok(())
+    }
+
+    fn commit(&mut self, commit: CommitId) -> Result<(), WhyError> {
+        if let Entry::Vacant(place) = self.commits.entry(commit) {
+            place.insert(merge_words::shown(self.ground, &*self.ground.commit(commit)?)?);
+        }
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ pub fn at_once<K: Sync, R: Send>(all: &[K], work: impl Fn(&K) -> R + Sync) -> Ve
     };
     std::thread::scope(|scope| {
         for _ in 1..all.len().min(AT_ONCE) {
-            scope.spawn(&worker);
+            scope.spawn(worker);
         }
         worker();
     });

@@ -16,11 +16,14 @@ use super::origin::KnownCommit;
 use super::start::is_text;
 use super::trace::{Trace, TurnCommit};
 
+/// A file, whose lines, and of which turn.
+type LinesOf = (RepoPath, Origin, Option<String>);
+
 /// Why what a commit has brought is there.
 pub fn why_commit(ground: &WhyGround, id: CommitId, ignores_blanks: bool) -> Result<CommitWhy, WhyError> {
     let known = ground.commit(id)?;
     let trace = Trace::new(ground, Some(id), ignores_blanks)?;
-    let mut grouped: BTreeMap<(RepoPath, Origin, Option<String>), Vec<(u32, u32)>> = BTreeMap::new();
+    let mut grouped: BTreeMap<LinesOf, Vec<(u32, u32)>> = BTreeMap::new();
     let mut turns: BTreeMap<String, TurnCommit> = BTreeMap::new();
     if let Some(parent) = known.commit.parents.first().filter(|_| !known.is_cut_off) {
         for change in git::diff::changes(&ground.code, ground.tree(*parent)?, known.commit.tree)? {

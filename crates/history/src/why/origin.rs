@@ -159,11 +159,11 @@ fn other_agent(message: &CommitMessage) -> Option<String> {
         return Some(agent.to_owned());
     }
     let by = message.trailers.iter().filter(|(key, _)| key.eq_ignore_ascii_case("Co-authored-by"));
-    let by = by.filter_map(|(_, value)| {
+    let mut by = by.filter_map(|(_, value)| {
         let (name, address) = value.split_once('<')?;
         is_agents_address(address.trim_end_matches(['>', ' '])).then(|| name.trim().to_owned())
     });
-    by.last().or_else(|| message.trailer("Entire-Checkpoint").map(|_| "an agent (Entire)".to_owned()))
+    by.next_back().or_else(|| message.trailer("Entire-Checkpoint").map(|_| "an agent (Entire)".to_owned()))
 }
 
 /// The ends of addresses that agents sign with.
