@@ -221,6 +221,10 @@ fn of_start(error: &StartFailure) -> Failure {
 
 fn of_why(error: WhyError) -> Failure {
     match error {
+        WhyError::Git(git::Error::Program { stderr, .. }) if stderr.contains("fatal: no such path") => {
+            Failure::new(Code::NoSuchFile, "the file is in no commit yet, so all of it is yours")
+                .hint("commit it, or name another; `--at REV` looks at a commit")
+        }
         WhyError::Git(error) => of_git(&error),
         WhyError::Record(error) => of_record(&error),
         WhyError::Entry(error) => of_queue(&error.into()),

@@ -75,10 +75,12 @@ fn what_is_no_line_is_refused_in_a_sentence() {
     std::os::unix::fs::symlink("README.md", env.root().join("repo/link")).unwrap();
     env.git(&["add", "."]);
     env.git(&["commit", "--quiet", "-m", "More"]);
+    env.write("repo/new", "1\n");
     let cases = [
         ("README.md:2", "no-such-line", "1 line"),
         ("README.md:2-1", "no-such-line", "1 line"),
         ("none.md", "no-such-file", "neither a file nor a commit"),
+        ("new", "no-such-file", "in no commit yet"),
         ("link", "file-unfit", "a link"),
         (".", "file-unfit", "a directory"),
         ("binary", "file-unfit", "a binary file"),

@@ -3,7 +3,10 @@
 //! A note names files, below each the lines of a key, and after `---` what the keys stand for. Keys of sessions begin with
 //! `s_`, those of people with `h_`; older ones are hexadecimal.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
 use git::{Repo, TreeId};
 use serde_json::Value;
@@ -13,9 +16,12 @@ use pleach_core::text::unquoted_path;
 
 const NOTES: &str = "refs/notes/ai";
 
-/// The notes of a repository.
+/// The notes of a repository, each read once.
 #[derive(Debug, Default)]
-pub struct AiNotes(Option<TreeId>);
+pub struct AiNotes {
+    tree: Option<TreeId>,
+    read: RefCell<HashMap<CommitId, Rc<Vec<AiLines>>>>,
+}
 
 /// Lines that an agent wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,24 +37,34 @@ pub struct AiLines {
 impl AiNotes {
     /// Finds them.
     pub fn find(repo: &Repo) -> Result<Self, git::Error> {
-        Ok(Self(repo.refs().find(NOTES)?.map(|at| repo.tree_of(at)).transpose()?))
+        let tree = repo.refs().find(NOTES)?.map(|at| repo.tree_of(at)).transpose()?;
+        Ok(Self { tree, ..Self::default() })
     }
 
-    /// The lines of agents in a commit. git spreads notes over directories of two letters as they grow more.
-    pub fn of(&self, repo: &Repo, commit: CommitId) -> Result<Vec<AiLines>, git::Error> {
-        let Some(tree) = self.0 else { return Ok(Vec::new()) };
-        let mut name = commit.to_string();
-        for depth in 0..name.len() / 2 {
-            if let Some(note) = repo.tree_file(tree, &RepoPath::from(name.as_str()))? {
-                return Ok(read(&note));
-            }
-            name.insert(depth * 3 + 2, '/');
-            if repo.tree_entry(tree, &RepoPath::from(&name[..depth * 3 + 2]))?.is_none() {
-                break;
-            }
+    /// The lines of agents in a commit.
+    pub fn of(&self, repo: &Repo, commit: CommitId) -> Result<Rc<Vec<AiLines>>, git::Error> {
+        if let Some(known) = self.read.borrow().get(&commit) {
+            return Ok(known.clone());
         }
-        Ok(Vec::new())
+        let found = Rc::new(self.tree.map_or(Ok(Vec::new()), |tree| in_tree(repo, tree, commit))?);
+        self.read.borrow_mut().insert(commit, found.clone());
+        Ok(found)
     }
+}
+
+/// The note of a commit. git spreads notes over directories of two letters as they grow more.
+fn in_tree(repo: &Repo, tree: TreeId, commit: CommitId) -> Result<Vec<AiLines>, git::Error> {
+    let mut name = commit.to_string();
+    for depth in 0..name.len() / 2 {
+        if let Some(note) = repo.tree_file(tree, &RepoPath::from(name.as_str()))? {
+            return Ok(read(&note));
+        }
+        name.insert(depth * 3 + 2, '/');
+        if repo.tree_entry(tree, &RepoPath::from(&name[..depth * 3 + 2]))?.is_none() {
+            break;
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// What a note says; what cannot be read of it says nothing.

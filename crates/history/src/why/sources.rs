@@ -63,9 +63,11 @@ impl Sources {
             Made::Undo(entry) => {
                 let landing = ground.entry(entry)?.and_then(|stored| stored.entry.landing);
                 all.extend(landing.map(|landing| message(landing.from, None, Via::Restored)));
+                is_final = true;
             }
             Made::Return(..) | Made::Restart => {
                 all.extend(restored(ground, known)?.map(|tip| message(tip, None, Via::Restored)));
+                is_final = true;
             }
             Made::Plain(named, _) if !named.is_empty() => {
                 for session in named {

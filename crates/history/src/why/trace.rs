@@ -202,7 +202,7 @@ impl<'g> Trace<'g> {
                 let notes = self.notes.of(&self.ground.code, known.commit.id)?;
                 let path = lines.reached.path.clone();
                 let mut parts = vec![lines];
-                for noted in notes.into_iter().filter(|noted| noted.path == path) {
+                for noted in notes.iter().filter(|noted| noted.path == path) {
                     parts = parts.into_iter().flat_map(|part| cut(part, &noted.lines)).collect();
                     for part in parts.iter_mut().filter(|part| noted.lines.contains(&part.reached.line)) {
                         part.agent = Some(noted.agent.clone());
@@ -273,8 +273,12 @@ impl<'g> Trace<'g> {
         let kept = self.memo.load(key.0, &key.1)?;
         let refs = self.ground.records.refs();
         let is_there = |session| matches!(refs.find(&git::record::root_ref(session)), Ok(Some(_)));
+        let has_entry = match &self.ground.commit(key.0).ok()?.made {
+            Made::Queue(entry) | Made::Undo(entry) => matches!(self.ground.entry(entry), Ok(Some(_))),
+            _ => true,
+        };
         let has_all = || kept.lines.iter().all(|lines| self.ground.commit(lines.commit).is_ok());
-        (kept.sessions.iter().all(is_there) && has_all()).then_some(kept.lines)
+        (has_entry && kept.sessions.iter().all(is_there) && has_all()).then_some(kept.lines)
     }
 
     /// The file in a source: under the same name, or that of the changed file with the most lines in common.
