@@ -27,6 +27,7 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench merge [--quick]
        cargo xtask bench push [--nodes 100] [--quick]
        cargo xtask bench validate [--nodes 2000]
+       cargo xtask bench why [--rounds 5] [--quick]
        cargo xtask bench workspaces [--quick]
        cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]

@@ -37,6 +37,7 @@ mod task;
 mod trust;
 mod turns;
 mod validate;
+mod why;
 mod worktree;
 
 use std::ffi::OsString;
@@ -84,6 +85,7 @@ enum Command {
     Reset(reset::ResetArgs),
     Turns(turns::TurnsArgs),
     Show(show::ShowArgs),
+    Why(why::WhyLineArgs),
     Cost(cost::CostArgs),
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
@@ -128,6 +130,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Reset(args) => reset::run(globals, args),
         Command::Turns(args) => turns::run(globals, args),
         Command::Show(args) => show::run(globals, args),
+        Command::Why(args) => why::run(globals, args),
         Command::Cost(args) => cost::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),
         Command::Export(args) => export::run(globals, args),

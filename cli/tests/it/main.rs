@@ -55,6 +55,7 @@ mod tree_crash;
 mod trees;
 mod trust;
 mod validate;
+mod why;
 mod workspace;
 mod workspaces;
 mod worktree_commands;

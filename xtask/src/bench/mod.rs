@@ -21,6 +21,7 @@ mod tree;
 mod turn_commit;
 mod validate;
 mod verdict;
+mod why;
 mod workspaces;
 mod worktrees;
 mod world;
@@ -58,6 +59,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach()?, &options)?,
         "validate" => validate::run(&pleach()?, &options)?,
+        "why" => why::run(&pleach()?, &options)?,
         "workspaces" => workspaces::run(&pleach()?, &options)?,
         "worktrees" => worktrees::run(&pleach()?, &options)?,
         _ => return Err(USAGE.into()),

@@ -135,7 +135,7 @@ impl<'r> CommitHistory<'r> {
     }
 
     /// Whether the parents of a commit are missing because the clone is shallow.
-    pub(super) fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
+    pub fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
         Ok(shallow(&self.local())?.contains(&to_gix(id)))
     }
 
