@@ -3,7 +3,8 @@
 use engine::env::SessionRepos;
 use engine::view::{NoSession, SessionStatus, Summary, View, resolve_session};
 use git::Repo;
-use git::record::History;
+use git::record::{self, History, contexts};
+use history::journal::RunScope;
 use pleach_core::clock;
 use pleach_core::event::PipelineStarted;
 use pleach_core::ids::SessionId;
@@ -75,6 +76,23 @@ impl SessionGround {
 /// The session an id, or the beginning of one, names.
 pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
     resolve_session(repo, given).map_err(|error| no_session(&error))
+}
+
+/// The run an id names: that of a session (or the beginning of one), or one of its replays as `SESSION/r1`. An id alone means
+/// all runs of the session.
+pub fn resolve_run(repo: &Repo, given: &str) -> Result<RunScope, NoSession> {
+    let named = given.split_once('/').map(|(session, root)| (session, root.parse().ok()));
+    let (session, root) = match named {
+        Some((session, Some(root))) => (session, Some(root)),
+        _ => (given, None),
+    };
+    let session = resolve_session(repo, session)?;
+    if let Some(root) = &root
+        && !contexts(repo, &session).map_err(record::Error::from)?.contains(root)
+    {
+        return Err(NoSession::Unknown { given: given.to_owned(), known: vec![session] });
+    }
+    Ok(RunScope { session, root })
 }
 
 /// The failure where an id names no session, or several.

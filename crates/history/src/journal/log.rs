@@ -1,0 +1,174 @@
+//! The log: many sources merged by time, each read only as far as the lines that somebody has asked for.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+use git::Repo;
+use git::record::entries::EntryError;
+use git::record::{self, History};
+use jiff::{Timestamp, ToSpan as _};
+use pleach_core::ids::{CommitId, SessionId, TaskId};
+
+use super::sources::{Source, sources};
+use super::told::title;
+use super::{LogEntry, LogFilter, LogKind};
+
+/// What of the log cannot be read. The rest of it can.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// A session.
+    #[error("session {session} is left out from here on")]
+    Session {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        source: Box<record::Error>,
+    },
+    /// An entry of the merge queue.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// Something in git.
+    #[error(transparent)]
+    Git(git::Error),
+}
+
+impl LogError {
+    pub(super) fn of(session: &SessionId, source: record::Error) -> Self {
+        Self::Session { session: session.clone(), source: source.into() }
+    }
+}
+
+/// The log of a repository, newest first.
+#[derive(Debug)]
+pub struct Log {
+    repo: Repo,
+    filter: LogFilter,
+    /// By when the next commit of each was made.
+    sources: BinaryHeap<InTime<Source>>,
+    /// Lines that were read and may not be the newest.
+    ready: BinaryHeap<InTime<LogEntry>>,
+    unreadable: VecDeque<LogError>,
+    /// What was told already: a step is in a record and on a branch, a landing in a record and in the queue.
+    told: BTreeSet<Told>,
+    titles: BTreeMap<SessionId, String>,
+    /// Counts what was put into the heaps.
+    number: usize,
+}
+
+/// Something with its time; of those of one time, what came first is greater.
+#[derive(Debug)]
+struct InTime<T> {
+    at: Timestamp,
+    number: usize,
+    what: T,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Step(Option<TaskId>, String, i64),
+    Landing(CommitId),
+}
+
+impl Log {
+    /// The log, as a filter leaves it.
+    pub fn open(repo: &Repo, filter: LogFilter) -> Result<Self, git::Error> {
+        let (sources, unreadable) = sources(repo, &filter)?;
+        let mut log = Self {
+            repo: repo.clone(),
+            filter,
+            sources: BinaryHeap::new(),
+            ready: BinaryHeap::new(),
+            unreadable: unreadable.into(),
+            told: BTreeSet::new(),
+            titles: BTreeMap::new(),
+            number: 0,
+        };
+        sources.into_iter().for_each(|source| log.put(source));
+        Ok(log)
+    }
+
+    fn put(&mut self, source: Source) {
+        if let Some(at) = source.at() {
+            self.number += 1;
+            self.sources.push(InTime { at, number: self.number, what: source });
+        }
+    }
+
+    /// No line of the sources is as new as this: commits know only the second.
+    fn horizon(&self) -> Option<Timestamp> {
+        let newest = self.sources.peek()?.at;
+        Some(newest.checked_add(1.second()).unwrap_or(Timestamp::MAX))
+    }
+
+    fn read_next(&mut self) {
+        let Some(InTime { what: source, .. }) = self.sources.pop() else { return };
+        let (lines, rest) = match source.take(&self.repo, &self.filter) {
+            Ok(taken) => taken,
+            Err(error) => return self.unreadable.push_back(error),
+        };
+        rest.into_iter().for_each(|source| self.put(source));
+        for line in lines {
+            let told = match (line.kind, line.commit) {
+                (LogKind::Step, _) => Some(Told::Step(line.task.clone(), line.text.clone(), line.at.as_second())),
+                (LogKind::Landing, Some(commit)) => Some(Told::Landing(commit)),
+                _ => None,
+            };
+            if self.filter.takes(&line) && told.is_none_or(|told| self.told.insert(told)) {
+                self.number += 1;
+                self.ready.push(InTime { at: line.at, number: self.number, what: line });
+            }
+        }
+    }
+
+    /// A line with what its run is about. Where that cannot be read, the line says enough.
+    fn titled(&mut self, line: LogEntry) -> LogEntry {
+        let Some(session) = &line.untitled else { return line };
+        let read = || History::newest(&self.repo, session).map(|history| title(&history.started)).unwrap_or_default();
+        let text = self.titles.entry(session.clone()).or_insert_with(read).clone();
+        LogEntry { text, ..line }
+    }
+}
+
+impl Iterator for Log {
+    type Item = Result<LogEntry, LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(error) = self.unreadable.pop_front() {
+                return Some(Err(error));
+            }
+            let horizon = self.horizon();
+            if self.filter.since.zip(horizon).is_some_and(|(since, horizon)| horizon < since) {
+                self.sources.clear();
+                continue;
+            }
+            let is_newest = |ready: &InTime<LogEntry>| horizon.is_none_or(|horizon| ready.at >= horizon);
+            if self.ready.peek().is_some_and(is_newest) {
+                let line = self.ready.pop()?.what;
+                return Some(Ok(self.titled(line)));
+            }
+            horizon?;
+            self.read_next();
+        }
+    }
+}
+
+impl<T> Ord for InTime<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.at.cmp(&other.at).then_with(|| other.number.cmp(&self.number))
+    }
+}
+
+impl<T> PartialOrd for InTime<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for InTime<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for InTime<T> {}
