@@ -364,6 +364,11 @@ impl View {
         self.turns().into_iter().find(|turn| turn.turn == *id)
     }
 
+    /// A message of a context by its number.
+    pub fn message_in(&self, repo: &Repo, context: &ContextId, number: u64) -> Result<Message, Error> {
+        message(repo, self.history_of(context), number)
+    }
+
     /// The messages of a turn.
     pub fn messages(&self, repo: &Repo, turn: &TurnView) -> Result<Vec<Message>, Error> {
         let Some(range) = turn.messages else { return Ok(Vec::new()) };
@@ -419,7 +424,7 @@ impl View {
     }
 
     /// The events of all contexts with the records that hold them, in order of time.
-    fn all_events(&self) -> Vec<(&Record, &Recorded)> {
+    pub fn all_events(&self) -> Vec<(&Record, &Recorded)> {
         let histories = std::iter::once(&self.history).chain(&self.branches);
         let own =
             histories.flat_map(|history| history.records.iter().filter(|record| record.context == history.context));

@@ -9,11 +9,11 @@
 mod entry;
 mod filter;
 mod log;
-mod runs;
+pub(crate) mod runs;
 mod search;
 mod sources;
 mod steps;
-mod told;
+pub(crate) mod told;
 
 pub use entry::{LogEntry, LogKind};
 pub use filter::LogFilter;

@@ -35,7 +35,7 @@ pub(super) fn is_root(context: &ContextId) -> bool {
 }
 
 /// A run as people name it: `SESSION`, or `SESSION/r1`.
-pub(super) fn run_name(session: &SessionId, context: &ContextId) -> String {
+pub(crate) fn run_name(session: &SessionId, context: &ContextId) -> String {
     replay_of(context).map_or_else(|| session.to_string(), |replay| format!("{session}/{replay}"))
 }
 

@@ -15,7 +15,7 @@ use super::{LogEntry, LogKind};
 
 /// Whose events they are.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(crate) struct Teller {
     pub chain: ChainTip,
     pub run: String,
     /// It tells how the run goes; a parallel branch tells only of its turns.
@@ -56,7 +56,8 @@ impl Teller {
         Some(LogEntry { run: Some(self.run.clone()), task: told.task.clone().or(task.cloned()), ..told })
     }
 
-    fn milestone(&self, recorded: &Recorded) -> Option<LogEntry> {
+    /// What an event tells of how the run goes.
+    pub fn milestone(&self, recorded: &Recorded) -> Option<LogEntry> {
         let entry = |kind, text: &str| LogEntry::new(recorded.at, kind, text.to_owned());
         let ended = |outcome: &str, text: &str| LogEntry {
             outcome: Some(outcome.to_owned()),
@@ -137,7 +138,7 @@ fn turn(recorded: &Recorded) -> Option<LogEntry> {
 }
 
 /// What a run is about: its pipeline and goal, or its task.
-pub(super) fn title(started: &PipelineStarted) -> String {
+pub(crate) fn title(started: &PipelineStarted) -> String {
     match (&started.task, first_line(started.goal.trim())) {
         (Some(task), _) => format!("{} {}", task.id, shown_name(&task.name)),
         (None, "") => started.name.to_string(),
