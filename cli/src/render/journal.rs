@@ -83,7 +83,6 @@ fn text(entry: &LogEntry) -> String {
         (LogKind::Attempt, ..) => format!("{node} · {}", entry.text),
         (LogKind::Step, _, Some(task)) => format!("{task} {}", entry.text),
         (LogKind::Landing, _, Some(task)) if entry.entry.is_none() => format!("{task} {}", entry.text),
-        (LogKind::End, ..) if entry.failed() && !node.is_empty() => format!("at {node}: {}", entry.text),
         _ => entry.text.clone(),
     }
 }

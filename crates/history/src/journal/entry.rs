@@ -34,6 +34,9 @@ pub struct LogEntry {
     /// It did not go well.
     #[serde(skip)]
     pub(super) failed: bool,
+    /// The attempt a step belongs to.
+    #[serde(skip)]
+    pub(super) attempt: Option<u32>,
     /// The session whose title the line lacks.
     #[serde(skip)]
     pub(super) untitled: Option<SessionId>,
@@ -83,6 +86,7 @@ impl LogEntry {
             text,
             commit: None,
             failed: false,
+            attempt: None,
             untitled: None,
         }
     }

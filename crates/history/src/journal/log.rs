@@ -1,7 +1,8 @@
 //! The log: many sources merged by time, each read only as far as the lines that somebody has asked for.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::cmp::{Ordering, Reverse};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use git::Repo;
 use git::record::entries::EntryError;
@@ -44,28 +45,31 @@ pub struct Log {
     repo: Repo,
     filter: LogFilter,
     /// By when the next commit of each was made.
-    sources: BinaryHeap<InTime<Source>>,
-    /// Lines that were read and may not be the newest.
-    ready: BinaryHeap<InTime<LogEntry>>,
+    sources: BinaryHeap<InTime>,
+    /// Lines that were read and may not be the newest; of those of one time, what came first is newer.
+    ready: BTreeMap<LinePlace, LogEntry>,
     unreadable: VecDeque<LogError>,
-    /// What was told already: a step is in a record and on a branch, a landing in a record and in the queue.
-    told: BTreeSet<Told>,
+    /// What was told already, and where: a step is in a record and on a branch, a landing in a record and in the queue.
+    told: BTreeMap<Told, LinePlace>,
     titles: BTreeMap<SessionId, String>,
-    /// Counts what was put into the heaps.
+    /// Counts sources and lines.
     number: usize,
 }
 
-/// Something with its time; of those of one time, what came first is greater.
+/// Where a line stands: when it happened, newest first, and its number.
+type LinePlace = (Reverse<Timestamp>, usize);
+
+/// A source with the time of its next commit; of those of one time, what came first is greater.
 #[derive(Debug)]
-struct InTime<T> {
+struct InTime {
     at: Timestamp,
     number: usize,
-    what: T,
+    source: Source,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
-    Step(Option<TaskId>, String, i64),
+    Step(Option<TaskId>, Option<u32>, String, i64),
     Landing(CommitId),
 }
 
@@ -77,9 +81,9 @@ impl Log {
             repo: repo.clone(),
             filter,
             sources: BinaryHeap::new(),
-            ready: BinaryHeap::new(),
+            ready: BTreeMap::new(),
             unreadable: unreadable.into(),
-            told: BTreeSet::new(),
+            told: BTreeMap::new(),
             titles: BTreeMap::new(),
             number: 0,
         };
@@ -90,7 +94,7 @@ impl Log {
     fn put(&mut self, source: Source) {
         if let Some(at) = source.at() {
             self.number += 1;
-            self.sources.push(InTime { at, number: self.number, what: source });
+            self.sources.push(InTime { at, number: self.number, source });
         }
     }
 
@@ -101,22 +105,40 @@ impl Log {
     }
 
     fn read_next(&mut self) {
-        let Some(InTime { what: source, .. }) = self.sources.pop() else { return };
+        let Some(InTime { source, .. }) = self.sources.pop() else { return };
         let (lines, rest) = match source.take(&self.repo, &self.filter) {
             Ok(taken) => taken,
             Err(error) => return self.unreadable.push_back(error),
         };
         rest.into_iter().for_each(|source| self.put(source));
-        for line in lines {
-            let told = match (line.kind, line.commit) {
-                (LogKind::Step, _) => Some(Told::Step(line.task.clone(), line.text.clone(), line.at.as_second())),
-                (LogKind::Landing, Some(commit)) => Some(Told::Landing(commit)),
-                _ => None,
-            };
-            if self.filter.takes(&line) && told.is_none_or(|told| self.told.insert(told)) {
-                self.number += 1;
-                self.ready.push(InTime { at: line.at, number: self.number, what: line });
+        lines.into_iter().for_each(|line| self.keep(line));
+    }
+
+    /// Keeps a line until it is the newest, if it is wanted. What two sources tell is one line, at the finer time: commits
+    /// know only the second, and no line goes out before all sources of that second were read.
+    fn keep(&mut self, line: LogEntry) {
+        if !self.filter.takes(&line) {
+            return;
+        }
+        self.number += 1;
+        let place = (Reverse(line.at), self.number);
+        let told = match (line.kind, line.commit) {
+            (LogKind::Step, _) => Told::Step(line.task.clone(), line.attempt, line.text.clone(), line.at.as_second()),
+            (LogKind::Landing, Some(commit)) => Told::Landing(commit),
+            _ => return drop(self.ready.insert(place, line)),
+        };
+        match self.told.entry(told) {
+            Entry::Vacant(new) => {
+                new.insert(place);
+                self.ready.insert(place, line);
             }
+            Entry::Occupied(mut before) if line.at > before.get().0.0 => {
+                if let Some(same) = self.ready.remove(before.get()) {
+                    before.insert(place);
+                    self.ready.insert(place, LogEntry { at: line.at, ..same });
+                }
+            }
+            Entry::Occupied(_) => {}
         }
     }
 
@@ -142,9 +164,10 @@ impl Iterator for Log {
                 self.sources.clear();
                 continue;
             }
-            let is_newest = |ready: &InTime<LogEntry>| horizon.is_none_or(|horizon| ready.at >= horizon);
-            if self.ready.peek().is_some_and(is_newest) {
-                let line = self.ready.pop()?.what;
+            if let Some(line) = self.ready.first_entry()
+                && horizon.is_none_or(|horizon| line.get().at >= horizon)
+            {
+                let line = line.remove();
                 return Some(Ok(self.titled(line)));
             }
             horizon?;
@@ -153,22 +176,22 @@ impl Iterator for Log {
     }
 }
 
-impl<T> Ord for InTime<T> {
+impl Ord for InTime {
     fn cmp(&self, other: &Self) -> Ordering {
         self.at.cmp(&other.at).then_with(|| other.number.cmp(&self.number))
     }
 }
 
-impl<T> PartialOrd for InTime<T> {
+impl PartialOrd for InTime {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for InTime<T> {
+impl PartialEq for InTime {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<T> Eq for InTime<T> {}
+impl Eq for InTime {}

@@ -5,7 +5,7 @@ use git::{Commit, CommitText, Repo};
 use jiff::Timestamp;
 use pleach_core::ids::CommitId;
 use pleach_core::queue::{EntryState, QueueEntry};
-use pleach_core::step::Step;
+use pleach_core::step::{Step, StepKind};
 use pleach_core::text::first_line;
 use pleach_core::trailer::CommitMessage;
 
@@ -22,8 +22,12 @@ pub(super) fn step(commit: CommitId, text: &CommitText) -> Option<LogEntry> {
     let step = Step::read_of_any_branch(&message)?;
     let at = Timestamp::from_second(text.seconds).unwrap_or(Timestamp::UNIX_EPOCH);
     let told = step_entry(LogEntry::new(at, LogKind::Step, message.subject), step.passed);
+    if let (StepKind::RunStart, Some(tree)) = (&step.kind, &step.tree) {
+        let told = LogEntry::new(at, LogKind::Start, format!("run over {tree}"));
+        return Some(LogEntry { commit: Some(commit), ..told });
+    }
     let run = step.session.map(|session| session.to_string());
-    Some(LogEntry { run, task: step.task, commit: Some(commit), ..told })
+    Some(LogEntry { run, task: step.task, commit: Some(commit), attempt: step.retry, ..told })
 }
 
 /// The state of an entry that a commit holds.

@@ -99,7 +99,7 @@ impl Teller {
             Event::StepFinished(step) => {
                 let passed = StepKind::from_status(&step.status).is_none_or(|(_, passed)| passed);
                 let told = step_entry(entry(LogKind::Step, &step.subject), passed);
-                LogEntry { task: Some(step.task.clone()), commit: Some(step.git_sha), ..told }
+                LogEntry { task: Some(step.task.clone()), commit: Some(step.git_sha), attempt: step.attempt, ..told }
             }
             Event::Landed(landed) => {
                 let told = entry(LogKind::Landing, &format!("on {}", landed.target));
