@@ -18,10 +18,10 @@ use crate::lib_errors::{of_engine, of_git};
 use crate::render::Out;
 use crate::sessions::{self, SessionGround};
 
-/// Write a session as files: a directory with manifest, checkpoint, and prompt, response and status of every node; or with
-/// --format one file with everything that was said and changed.
+/// Write a session as a directory of plain files, or with --format as one file.
 ///
-/// The directory must be empty, or hold an earlier export of the same session, which is updated. A file is replaced. Secrets
+/// The directory has the manifest, the checkpoint, and prompt, response and status of every node; the file all that was said,
+/// called and changed. The directory must be empty, or hold an earlier export of the same session, which is updated. A file is replaced. Secrets
 /// are taken out of what the commits hold, as they were of what was recorded.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]

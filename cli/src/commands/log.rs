@@ -24,7 +24,7 @@ use crate::render::journal::LogLines;
 use crate::render::{Out, Pages, columns};
 use crate::sessions::{self, resolve_run};
 
-/// List what happened, newest first: runs, steps of tasks, the merge queue and landings, with --turns every turn.
+/// List what happened, newest first: runs, steps, the merge queue, landings and turns.
 ///
 /// Read from the records, the commits of the checked-out branch and the merge queue, as far back as is shown. Times are in
 /// UTC. At a terminal it goes through the pager git uses. For what the tests and reviews of tasks printed, see `pleach logs`.
@@ -32,7 +32,7 @@ use crate::sessions::{self, resolve_run};
 pub struct LogArgs {
     /// Only this session, or the beginning of its id, SESSION/r1 for one of its replays; or this task.
     #[arg(value_name = "RUN|TASK")]
-    session: Option<String>,
+    id: Option<String>,
     /// Only this task.
     #[arg(long, value_name = "TASK")]
     task: Option<TaskId>,
@@ -93,7 +93,7 @@ pub fn run(globals: &Globals, args: LogArgs) -> Result<Exit, Failure> {
         until: args.until,
         turns: args.turns,
     };
-    match args.session.as_deref().map(|given| meant(&repo, given)).transpose()? {
+    match args.id.as_deref().map(|given| meant(&repo, given)).transpose()? {
         Some(Meant::Run(run)) => filter.run = Some(run),
         Some(Meant::Task(task)) if filter.task.as_ref().is_some_and(|named| *named != task) => {
             let message = format!("`{task}` and --task name two tasks");
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_in_time_is_a_day_a_time_or_ago() {
+    fn times_are_days_moments_or_ago() {
         let day = |text, is_end| point_in_time(text, is_end).unwrap().to_string();
         assert_eq!(day("2026-11-15", false), "2026-11-15T00:00:00Z");
         assert_eq!(day("2026-11-15", true), "2026-11-15T23:59:59.999Z");

@@ -18,9 +18,9 @@ use crate::lib_errors::of_git;
 use crate::render::{Out, columns, journal};
 use crate::sessions::{self, resolve_run};
 
-/// Search what was said: prompts, answers, tool calls and what tools printed, newest run first.
+/// Search what was said: prompts, answers, tool calls and what tools printed.
 ///
-/// Each message that has TEXT is shown once, by the first line with it. Without capitals in TEXT, any case is meant. Secrets
+/// Newest run first. Each message that has TEXT is shown once, by the first line with it. Without capitals in TEXT, any case is meant. Secrets
 /// were taken out before anything was recorded, so they are not found.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
@@ -32,7 +32,7 @@ pub struct SearchArgs {
     regex: bool,
     /// Only in what agents are told, what they say, the tools they call, or what tools and commands print. May be repeated.
     #[arg(long = "in", value_enum, value_name = "PART")]
-    parts: Vec<Part>,
+    parts: Vec<SaidPart>,
     /// Only this session, or the beginning of its id; SESSION/r1 is one of its replays.
     #[arg(long, value_name = "RUN")]
     session: Option<String>,
@@ -48,7 +48,7 @@ pub struct SearchArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Part {
+enum SaidPart {
     /// What agents are told.
     Prompt,
     /// What they say, their thoughts included.
@@ -59,13 +59,13 @@ enum Part {
     Output,
 }
 
-impl From<Part> for SearchPart {
-    fn from(part: Part) -> Self {
+impl From<SaidPart> for SearchPart {
+    fn from(part: SaidPart) -> Self {
         match part {
-            Part::Prompt => Self::Prompt,
-            Part::Answer => Self::Answer,
-            Part::Tool => Self::Tool,
-            Part::Output => Self::Output,
+            SaidPart::Prompt => Self::Prompt,
+            SaidPart::Answer => Self::Answer,
+            SaidPart::Tool => Self::Tool,
+            SaidPart::Output => Self::Output,
         }
     }
 }

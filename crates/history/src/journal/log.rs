@@ -5,39 +5,13 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use git::Repo;
-use git::record::entries::EntryError;
-use git::record::{self, History};
+use git::record::History;
 use jiff::{Timestamp, ToSpan as _};
 use pleach_core::ids::{CommitId, SessionId, TaskId};
 
-use super::sources::{Source, sources};
+use super::sources::{LogSource, sources};
 use super::told::title;
-use super::{LogEntry, LogFilter, LogKind};
-
-/// What of the log cannot be read. The rest of it can.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// A session.
-    #[error("session {session} is left out from here on")]
-    Session {
-        /// The session.
-        session: SessionId,
-        /// Why.
-        source: Box<record::Error>,
-    },
-    /// An entry of the merge queue.
-    #[error(transparent)]
-    Entry(#[from] EntryError),
-    /// Something in git.
-    #[error(transparent)]
-    Git(git::Error),
-}
-
-impl LogError {
-    pub(super) fn of(session: &SessionId, source: record::Error) -> Self {
-        Self::Session { session: session.clone(), source: source.into() }
-    }
-}
+use super::{LogEntry, LogError, LogFilter, LogKind};
 
 /// The log of a repository, newest first.
 #[derive(Debug)]
@@ -64,7 +38,7 @@ type LinePlace = (Reverse<Timestamp>, usize);
 struct InTime {
     at: Timestamp,
     number: usize,
-    source: Source,
+    source: LogSource,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +65,7 @@ impl Log {
         Ok(log)
     }
 
-    fn put(&mut self, source: Source) {
+    fn put(&mut self, source: LogSource) {
         if let Some(at) = source.at() {
             self.number += 1;
             self.sources.push(InTime { at, number: self.number, source });

@@ -7,6 +7,7 @@
 //! - `runs` tells to which run of a session a context belongs.
 
 mod entry;
+mod error;
 mod filter;
 mod log;
 pub(crate) mod runs;
@@ -16,7 +17,8 @@ mod steps;
 pub(crate) mod told;
 
 pub use entry::{LogEntry, LogKind};
+pub use error::LogError;
 pub use filter::LogFilter;
-pub use log::{Log, LogError};
+pub use log::Log;
 pub use runs::RunScope;
-pub use search::{BadPattern, SearchError, SearchFilter, SearchHit, SearchPart, SearchPattern, search};
+pub use search::{BadSearch, SearchError, SearchFilter, SearchHit, SearchPart, SearchPattern, search};

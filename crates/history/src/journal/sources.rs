@@ -15,7 +15,7 @@ use super::{LogEntry, LogError, LogFilter, steps};
 
 /// A source of lines.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum LogSource {
     /// A chain of records.
     Chain(Box<ChainSource>),
     /// The history of the checked-out branch.
@@ -46,14 +46,14 @@ impl fmt::Debug for EntrySource {
 }
 
 /// All sources a filter leaves, and what cannot be read.
-pub(super) fn sources(repo: &Repo, filter: &LogFilter) -> Result<(Vec<Source>, Vec<LogError>), git::Error> {
+pub(super) fn sources(repo: &Repo, filter: &LogFilter) -> Result<(Vec<LogSource>, Vec<LogError>), git::Error> {
     let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
-    let mut take = |found: Result<Option<Source>, LogError>| match found {
+    let mut take = |found: Result<Option<LogSource>, LogError>| match found {
         Ok(source) => sources.extend(source),
         Err(error) => unreadable.push(error),
     };
     match repo.head() {
-        Ok(head) => take(Ok(Some(Source::Steps(Box::new(repo.history().newest_first(head.commit)?))))),
+        Ok(head) => take(Ok(Some(LogSource::Steps(Box::new(repo.history().newest_first(head.commit)?))))),
         // A branch without commits has no steps.
         Err(git::Error::NoSuchRevision { .. }) => {}
         Err(error) => return Err(error),
@@ -72,7 +72,7 @@ pub(super) fn sources(repo: &Repo, filter: &LogFilter) -> Result<(Vec<Source>, V
             }
             (Some(target), Some(_), None) if name == archive_ref(&target) => {
                 let until = repo.commit(at)?.at.checked_sub((ARCHIVED_AFTER_DAYS * 24).hours());
-                take(Ok(Some(Source::Archive(target, until.unwrap_or(Timestamp::MIN)))));
+                take(Ok(Some(LogSource::Archive(target, until.unwrap_or(Timestamp::MIN)))));
             }
             _ => {}
         }
@@ -81,7 +81,7 @@ pub(super) fn sources(repo: &Repo, filter: &LogFilter) -> Result<(Vec<Source>, V
 }
 
 impl ChainSource {
-    fn open(repo: &Repo, filter: &LogFilter, chain: ChainTip) -> Result<Option<Source>, LogError> {
+    fn open(repo: &Repo, filter: &LogFilter, chain: ChainTip) -> Result<Option<LogSource>, LogError> {
         if filter.run.as_ref().is_some_and(|run| !run.has(&chain)) {
             return Ok(None);
         }
@@ -90,7 +90,7 @@ impl ChainSource {
         let mut walk = ChainWalk::new(repo, chain.clone());
         let Some(next) = walk.next().transpose().map_err(unreadable)? else { return Ok(None) };
         let is_wanted = filter.task.is_none() || next.task == filter.task;
-        Ok(is_wanted.then(|| Source::Chain(Box::new(Self { teller, walk, next }))))
+        Ok(is_wanted.then(|| LogSource::Chain(Box::new(Self { teller, walk, next }))))
     }
 
     /// The lines of the next record, newest first.
@@ -119,7 +119,7 @@ impl EntrySource {
         name: String,
         id: EntryId,
         at: CommitId,
-    ) -> Result<Option<Source>, LogError> {
+    ) -> Result<Option<LogSource>, LogError> {
         if filter.run.is_some() || filter.task.is_some() {
             let entry = read_state(repo, &name, at)?.entry;
             let of_run = filter.run.as_ref().is_none_or(|run| entry.session.as_ref() == Some(&run.session));
@@ -129,11 +129,11 @@ impl EntrySource {
         }
         let mut states: Box<dyn Iterator<Item = _>> = Box::new(state_commits(repo, id, at));
         let next = states.next().transpose().map_err(LogError::Git)?;
-        Ok(next.map(|next| Source::Entry(Self { name, states, next })))
+        Ok(next.map(|next| LogSource::Entry(Self { name, states, next })))
     }
 }
 
-impl Source {
+impl LogSource {
     /// No line to come is of a commit newer than this. None at the end.
     pub fn at(&self) -> Option<Timestamp> {
         match self {

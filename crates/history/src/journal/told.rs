@@ -153,3 +153,56 @@ fn word<'e>(extra: &'e Extra, name: &str) -> Option<&'e str> {
 fn first(commits: &Snapshot) -> Option<CommitId> {
     commits.values().next().copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn told(context: &str, turns: bool, kind: &str, data: Value) -> Option<(LogKind, Option<String>, String)> {
+        let tip = CommitId::from_bytes([7; 20]);
+        let chain = ChainTip { session: "abcdefgh".parse().unwrap(), context: context.parse().unwrap(), tip };
+        let event =
+            json!({"type": format!("dev.orchestra.{kind}"), "version": 1, "at": "2026-11-15T01:02:03Z", "data": data});
+        let text = event.to_string();
+        let teller = Teller::new(chain, turns)?;
+        let entry = teller.told(&Recorded::from_json(event).unwrap(), None);
+        assert!(entry.is_none() || teller.may_be_told(text.as_bytes()), "{text}");
+        entry.map(|entry| (entry.kind, entry.run, entry.text))
+    }
+
+    #[test]
+    fn returns_and_replays_are_told() {
+        let run = |name: &str| Some(name.to_owned());
+        let returned = told("main", false, "Resumed", json!({"turn": "main.17", "to": {"record": "x", "events": 1}}));
+        assert_eq!(returned, Some((LogKind::Return, run("abcdefgh"), "to main.17".into())));
+        let resumed = told("main", false, "Resumed", json!({"from": "review"}));
+        assert_eq!(resumed, Some((LogKind::Resume, run("abcdefgh"), "at review".into())));
+        let fork = |kind: &str| json!({"from": "main", "context": "r1", "kind": kind, "node_id": "code", "base": {}, "branches": {}, "turn": "main.17"});
+        let forked = told("r1", false, "ContextForked", fork("replay"));
+        assert_eq!(forked, Some((LogKind::Fork, run("abcdefgh/r1"), "from main.17".into())));
+        // It is told once, and a parallel branch is none.
+        assert_eq!(told("main", false, "ContextForked", fork("replay")), None);
+        assert_eq!(told("r1", false, "ContextForked", fork("parallel")), None);
+        assert_eq!(told("tests", true, "Resumed", json!({})), None, "each context records it");
+        assert_eq!(told("tests", false, "Resumed", json!({})), None);
+    }
+
+    #[test]
+    fn only_a_record_of_a_turn_alone_is_passed_over() {
+        let chain = |context: &str| ChainTip {
+            session: "abcdefgh".parse().unwrap(),
+            context: context.parse().unwrap(),
+            tip: CommitId::from_bytes([7; 20]),
+        };
+        let teller = Teller::new(chain("main"), false).unwrap();
+        assert!(!teller.may_tell("turn main.3: code — a.rs") && !teller.may_tell("turn main.3: code"));
+        for subject in
+            ["turn success: the end", "start turn main.3: code", "turn other.3: code", "turn main.0: x", "pause"]
+        {
+            assert!(teller.may_tell(subject), "{subject}");
+        }
+        assert!(Teller::new(chain("main"), true).unwrap().may_tell("turn main.3: code"));
+    }
+}

@@ -16,7 +16,7 @@ pub struct SearchPattern {
 /// A regular expression that is none.
 #[derive(Debug, thiserror::Error)]
 #[error("`{given}` is no regular expression")]
-pub struct BadPattern {
+pub struct BadSearch {
     given: String,
     #[source]
     source: Box<regex::Error>,
@@ -24,9 +24,9 @@ pub struct BadPattern {
 
 impl SearchPattern {
     /// Looks for a text as it is written, or for a regular expression. Without capitals in it any case is meant.
-    pub fn new(given: &str, is_regex: bool) -> Result<Self, BadPattern> {
+    pub fn new(given: &str, is_regex: bool) -> Result<Self, BadSearch> {
         let any_case = !has_capitals(given, is_regex);
-        let bad = |source: regex::Error| BadPattern { given: given.to_owned(), source: source.into() };
+        let bad = |source: regex::Error| BadSearch { given: given.to_owned(), source: source.into() };
         let text = if is_regex { given.to_owned() } else { regex::escape(given) };
         let text = RegexBuilder::new(&text).case_insensitive(any_case).multi_line(true).build().map_err(bad)?;
         let in_json = if is_regex {

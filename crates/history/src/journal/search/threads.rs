@@ -8,28 +8,14 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use git::Repo;
 use git::record::{self, ChainTip, ChainWalk, RecordCommit, chain_tips};
 use jiff::Timestamp;
-use pleach_core::ids::{SessionId, TaskId};
+use pleach_core::ids::SessionId;
 
 use super::scan::hits;
-use super::{SearchHit, SearchPart, SearchPattern};
-use crate::journal::RunScope;
+use super::{SearchFilter, SearchHit, SearchPattern};
 use crate::journal::runs::is_root;
 
 /// So many records are looked at in a row.
 const AT_ONCE: usize = 16;
-
-/// Where is looked; everywhere by default.
-#[derive(Debug, Clone, Default)]
-pub struct SearchFilter {
-    /// Only in this run, or session.
-    pub run: Option<RunScope>,
-    /// Only in sessions on this task.
-    pub task: Option<TaskId>,
-    /// Only in records that are not older.
-    pub since: Option<Timestamp>,
-    /// Only in these parts of messages; all where none is named.
-    pub parts: Vec<SearchPart>,
-}
 
 /// A session that cannot be read on. Others can.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +26,7 @@ pub struct SearchError {
 }
 
 /// The records that are to be looked at, newest run first, and in a run the newest record of each context first.
-struct Jobs {
+struct RecordsToRead {
     repo: Repo,
     chains: std::vec::IntoIter<ChainTip>,
     /// The chain that is walked.
@@ -50,7 +36,7 @@ struct Jobs {
 }
 
 /// Some records of a chain.
-struct Job {
+struct FewRecords {
     number: usize,
     chain: ChainTip,
     records: Vec<RecordCommit>,
@@ -67,7 +53,7 @@ pub fn search(
     mut found: impl FnMut(Result<SearchHit, SearchError>) -> ControlFlow<()>,
 ) -> Result<(), git::Error> {
     let chains = chains(repo, filter)?.into_iter();
-    let jobs = Mutex::new(Jobs { repo: repo.clone(), chains, walk: None, since: filter.since, number: 0 });
+    let jobs = Mutex::new(RecordsToRead { repo: repo.clone(), chains, walk: None, since: filter.since, number: 0 });
     let is_enough = AtomicBool::new(false);
     let (sender, done) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -99,8 +85,13 @@ pub fn search(
     Ok(())
 }
 
-fn work(repo: &Repo, job: Job, pattern: &SearchPattern, filter: &SearchFilter) -> Vec<Result<SearchHit, SearchError>> {
-    let Job { chain, records, error, .. } = job;
+fn work(
+    repo: &Repo,
+    job: FewRecords,
+    pattern: &SearchPattern,
+    filter: &SearchFilter,
+) -> Vec<Result<SearchHit, SearchError>> {
+    let FewRecords { chain, records, error, .. } = job;
     let unreadable = |source: record::Error| SearchError { session: chain.session.clone(), source: source.into() };
     let mut results = Vec::new();
     for record in &records {
@@ -138,10 +129,10 @@ fn chains(repo: &Repo, filter: &SearchFilter) -> Result<Vec<ChainTip>, git::Erro
     Ok(sessions.into_iter().flat_map(in_order).collect())
 }
 
-impl Iterator for Jobs {
-    type Item = Job;
+impl Iterator for RecordsToRead {
+    type Item = FewRecords;
 
-    fn next(&mut self) -> Option<Job> {
+    fn next(&mut self) -> Option<FewRecords> {
         loop {
             if self.walk.is_none() {
                 let chain = self.chains.next()?;
@@ -156,7 +147,7 @@ impl Iterator for Jobs {
                     Some(Ok(_)) | None => break,
                 }
             }
-            let job = Job { number: self.number, chain: chain.clone(), error, records };
+            let job = FewRecords { number: self.number, chain: chain.clone(), error, records };
             if job.records.len() < AT_ONCE {
                 self.walk = None;
             }
