@@ -3,7 +3,7 @@
 use engine::env::SessionRepos;
 use engine::view::{NoSession, SessionStatus, Summary, View, resolve_session};
 use git::Repo;
-use git::record::{self, History, contexts};
+use git::record::{self, History};
 use history::journal::RunScope;
 use pleach_core::clock;
 use pleach_core::event::PipelineStarted;
@@ -81,18 +81,12 @@ pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
 /// The run an id names: that of a session (or the beginning of one), or one of its replays as `SESSION/r1`. An id alone means
 /// all runs of the session.
 pub fn resolve_run(repo: &Repo, given: &str) -> Result<RunScope, NoSession> {
-    let named = given.split_once('/').map(|(session, root)| (session, root.parse().ok()));
-    let (session, root) = match named {
-        Some((session, Some(root))) => (session, Some(root)),
-        _ => (given, None),
+    let Some((session, root)) = given.split_once('/') else {
+        return Ok(RunScope { session: resolve_session(repo, given)?, root: None });
     };
     let session = resolve_session(repo, session)?;
-    if let Some(root) = &root
-        && !contexts(repo, &session).map_err(record::Error::from)?.contains(root)
-    {
-        return Err(NoSession::Unknown { given: given.to_owned(), known: vec![session] });
-    }
-    Ok(RunScope { session, root })
+    let run = RunScope::of_run(repo, &session, root).map_err(record::Error::from)?;
+    run.ok_or_else(|| NoSession::Unknown { given: given.to_owned(), known: vec![session] })
 }
 
 /// The failure where an id names no session, or several.

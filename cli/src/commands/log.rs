@@ -157,7 +157,7 @@ fn meant(repo: &Repo, given: &str) -> Result<Meant, Failure> {
     }
     let failure = sessions::no_task_or_session(&unknown);
     // What `pleach logs` lists are files.
-    let is_file = given.contains('/') || given.ends_with(".log");
+    let is_file = given.ends_with(".log");
     Err(if is_file { failure.hint(format!("`pleach logs --show {given}` prints the log of a step")) } else { failure })
 }
 

@@ -59,6 +59,8 @@ fn the_log_tells_runs_newest_first() {
     let middle = times[3];
     assert_eq!(logged(&env, &["--since", middle]).len(), 4);
     assert_eq!(logged(&env, &["--until", middle]).len(), 3);
+    assert_eq!(kinds(&logged(&env, &[&format!("{first}/main")])), ["end done", "start"]);
+    env.pleach(&["log", &format!("{first}/r1")]).expect(2).fails_with("no-such-session").naming(first);
     // For people.
     let shown = env.pleach(&["log", "--turns"]).expect(0);
     fits(&shown, 80);

@@ -13,7 +13,7 @@ pub fn markdown(story: &RunStory) -> String {
     text.push_str("\n\n");
     text.push_str(&format!("- run: `{}`\n", story.run));
     for (name, value) in &story.facts {
-        text.push_str(&format!("- {name}: `{value}`\n"));
+        text.push_str(&format!("- {name}: {}\n", plain(value)));
     }
     if story.goal.lines().nth(1).is_some() {
         text.push_str(&format!("\n{}\n", fenced("text", &story.goal)));
@@ -66,11 +66,11 @@ fn said(message: &Message) -> String {
         Part::Text { text, .. } => own(text),
         Part::Thinking { text, .. } => format!("\n*Thinks:*\n\n{}\n", quoted(text)),
         Part::ToolCall { name, arguments, .. } => {
-            format!("\n→ `{}`\n\n{}\n", plain(name).replace('`', "'"), fenced("json", &format!("{arguments:#}")))
+            format!("\n→ `{}`\n\n{}\n", visible(name).replace('`', "'"), fenced("json", &format!("{arguments:#}")))
         }
         Part::ToolResult { content, is_error, .. } => {
-            let error = if *is_error { " error" } else { "" };
-            format!("\n←{error}\n\n{}\n", fenced("text", content))
+            let name = if *is_error { "← error" } else { "← result" };
+            format!("\n{name}\n\n{}\n", fenced("text", content))
         }
         Part::Unknown(value) => format!("\n{}\n", fenced("json", &format!("{value:#}"))),
     };

@@ -42,7 +42,7 @@ pub enum StoryItem {
     /// It was at a node.
     Visit(Box<StoryVisit>),
     /// It went on, paused, reported a step or landed.
-    Note(LogEntry),
+    Note(Box<LogEntry>),
 }
 
 /// An attempt at a node.
@@ -110,7 +110,9 @@ impl RunStory {
                 }
                 _ if *context == root => {
                     let note = teller.as_ref().and_then(|teller| teller.milestone(recorded));
-                    items.extend(note.filter(|note| note.kind != LogKind::Start).map(StoryItem::Note));
+                    items.extend(
+                        note.filter(|note| note.kind != LogKind::Start).map(|note| StoryItem::Note(note.into())),
+                    );
                 }
                 _ => {}
             }
@@ -158,7 +160,7 @@ fn has_something_to_tell(item: &StoryItem) -> bool {
 
 fn facts(view: &View) -> Vec<(&'static str, String)> {
     let summary = &view.summary;
-    let mut facts = vec![("started", minute(summary.started_at)), ("last", minute(summary.updated_at))];
+    let mut facts = vec![("started", minute(summary.started_at)), ("updated", minute(summary.updated_at))];
     facts.push(("turns", summary.turns.to_string()));
     let tokens = summary.spent.tokens.total();
     if tokens > 0 {

@@ -1,7 +1,8 @@
 //! To which run of a session a context belongs: `r1` and `r1-…` to the replay `r1`, all others to the run it was started
 //! with.
 
-use git::record::ChainTip;
+use git::Repo;
+use git::record::{ChainTip, contexts};
 use pleach_core::ids::{ContextId, SessionId};
 
 /// A run, or all runs of a session.
@@ -14,6 +15,13 @@ pub struct RunScope {
 }
 
 impl RunScope {
+    /// One run of a session, by the context it began with; none where there is no such run.
+    pub fn of_run(repo: &Repo, session: &SessionId, root: &str) -> Result<Option<Self>, git::Error> {
+        let Some(root) = root.parse().ok().filter(is_root) else { return Ok(None) };
+        let is_there = contexts(repo, session)?.contains(&root);
+        Ok(is_there.then(|| Self { session: session.clone(), root: Some(root) }))
+    }
+
     /// Whether a chain of records belongs to it.
     pub(super) fn has(&self, chain: &ChainTip) -> bool {
         let of_run =

@@ -21,7 +21,7 @@ pub(super) enum LogSource {
     /// The history of the checked-out branch.
     Steps(Box<NewestFirst>),
     /// An entry of a merge queue.
-    Entry(EntrySource),
+    Entry(Box<EntrySource>),
     /// Entries of a queue that were closed long ago: nothing of them is newer than this.
     Archive(BranchName, Timestamp),
 }
@@ -129,7 +129,7 @@ impl EntrySource {
         }
         let mut states: Box<dyn Iterator<Item = _>> = Box::new(state_commits(repo, id, at));
         let next = states.next().transpose().map_err(LogError::Git)?;
-        Ok(next.map(|next| LogSource::Entry(Self { name, states, next })))
+        Ok(next.map(|next| LogSource::Entry(Box::new(Self { name, states, next }))))
     }
 }
 
@@ -168,7 +168,10 @@ impl LogSource {
             Self::Entry(mut entry) => {
                 let line = steps::state(repo, &entry.name, &entry.next)?;
                 let next = entry.states.next().transpose().map_err(LogError::Git)?;
-                let rest = next.map(|next| Self::Entry(EntrySource { next, ..entry }));
+                let rest = next.map(|next| {
+                    entry.next = next;
+                    Self::Entry(entry)
+                });
                 Ok((vec![line], rest.into_iter().collect()))
             }
             Self::Archive(target, _) => {

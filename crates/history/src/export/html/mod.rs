@@ -119,10 +119,14 @@ fn said(page: &mut Page, message: &Message) {
 fn folded(page: &mut Page, class: &str, text: &str, name: &str) {
     let lines = text.trim_end().lines().count();
     let is_short = lines <= SHORT && text.len() <= 80 * SHORT;
-    let name = if is_short { name.to_owned() } else { format!("{name}, {lines} lines: {}", short(text)) };
+    let name = if is_short { name.to_owned() } else { format!("{name}: {}", short(text)) };
     page.details(class, is_short, &name, |page| page.text("pre", "", text.trim_end()));
 }
 
 fn short(text: &str) -> String {
-    pleach_core::text::shorten(first_line(text), 100)
+    let line = pleach_core::text::shorten(first_line(text), 100);
+    match text.trim().lines().count() {
+        0 | 1 => line,
+        lines => format!("{line} ({lines} lines)"),
+    }
 }
