@@ -194,6 +194,18 @@ fn the_log_tells_the_merge_queue() {
     assert_eq!(of("wrong")[0], "entry red");
     let red = logged(&queue.env, &["--failed"]);
     assert_eq!(kinds(&red), ["entry red"]);
+    // Those that were closed long ago have no refs of their own, and are told all the same.
+    const ARCHIVE: &str = r#"set -e; refs=$(git for-each-ref --format='%(refname)' 'refs/pleach/queue/*/entry/*')
+        for ref in $refs; do
+            commit=$(git rev-parse $ref | git hash-object -w --stdin)
+            tree=$(printf '100644 blob %s\tcommit\n100644 blob %s\tentry.json\n' $commit $(git rev-parse $ref:entry.json) | git mktree)
+            printf '040000 tree %s\t%s\n' $tree ${ref##*/} >> ../entries; git update-ref -d $ref
+        done
+        export GIT_COMMITTER_DATE="@$(($(date +%s) + 3456000)) +0000"
+        git update-ref ${ref%/entry/*}/done $(git -c user.name=x -c user.email=x commit-tree -m x $(git mktree < ../entries))"#;
+    let archived = queue.env.program("sh", &queue.env.repo_path()).args(["-c", ARCHIVE]).status();
+    assert!(archived.expect("sh can be started").success());
+    assert_eq!(logged(&queue.env, &[]), all);
     assert!(red[0]["entry"].is_string() && red[0]["commit"].is_string(), "{red:?}");
 }
 
