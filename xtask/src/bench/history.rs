@@ -244,8 +244,8 @@ impl Words {
         while text.len() < length {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let number = self.0 >> 33;
-            let word = if number % 3 == 0 { number } else { number % 400 };
-            let end = if number % 11 == 0 { '\n' } else { ' ' };
+            let word = if number.is_multiple_of(3) { number } else { number % 400 };
+            let end = if number.is_multiple_of(11) { '\n' } else { ' ' };
             let _ = write!(text, "w{word:x}{end}");
         }
         text

@@ -147,9 +147,14 @@ impl StoredMessage {
         repo.blob(self.file)
     }
 
-    /// Its long texts, byte for byte.
-    pub fn long_texts(&self, repo: &Repo) -> impl Iterator<Item = Result<Vec<u8>, git::Error>> {
-        self.apart.iter().map(|(_, id)| repo.blob(*id))
+    /// The same for a first look, see [`Repo::blob_at_a_glance`].
+    pub fn text_at_a_glance(&self, repo: &Repo) -> Result<Vec<u8>, git::Error> {
+        repo.blob_at_a_glance(self.file)
+    }
+
+    /// Its long texts, byte for byte, for a first look.
+    pub fn long_texts_at_a_glance(&self, repo: &Repo) -> impl Iterator<Item = Result<Vec<u8>, git::Error>> {
+        self.apart.iter().map(|(_, id)| repo.blob_at_a_glance(*id))
     }
 
     /// The whole message, from what [`StoredMessage::text`] gave. None where that is no JSON.

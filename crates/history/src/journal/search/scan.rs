@@ -50,14 +50,10 @@ fn look(
     pattern: &SearchPattern,
     parts: &[SearchPart],
 ) -> Result<Option<Found>, git::Error> {
-    let json = stored.text(repo)?;
-    let mut may_have = pattern.may_be_in_json(&json);
-    for text in stored.long_texts(repo) {
-        may_have = may_have || pattern.find(&String::from_utf8_lossy(&text?)).is_some();
-    }
-    if !may_have {
+    if !may_have(repo, stored, pattern)? {
         return Ok(None);
     }
+    let json = stored.text(repo)?;
     // What is no message has nobody who said it.
     let Some(Ok(message)) = stored.whole(repo, &json)?.map(serde_json::from_value::<Message>) else { return Ok(None) };
     let wanted = |part: &SearchPart| parts.is_empty() || parts.contains(part);
@@ -66,6 +62,20 @@ fn look(
         Some((part, place, excerpt))
     });
     Ok(found.map(|(part, place, excerpt)| Found { number: stored.number, message, part, place, excerpt }))
+}
+
+/// A first look, at the bytes alone: most messages do not have it.
+fn may_have(repo: &Repo, stored: &StoredMessage, pattern: &SearchPattern) -> Result<bool, git::Error> {
+    let Some(in_json) = pattern.in_json() else { return Ok(true) };
+    if in_json.is_match(&stored.text_at_a_glance(repo)?) {
+        return Ok(true);
+    }
+    for text in stored.long_texts_at_a_glance(repo) {
+        if pattern.find(&String::from_utf8_lossy(&text?)).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The turn and the node a message belongs to, and when.
