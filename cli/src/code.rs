@@ -46,6 +46,7 @@ codes! {
     ConflictsLeft "conflicts-left" WaitsForPerson "a gate was answered before its merge conflicts were resolved"
     NoSuchGate "no-such-gate" Usage "an answer is for a gate the pipeline does not have"
     InputMalformed "input-malformed" Usage "an input is not written as KEY=VALUE"
+    RegexInvalid "regex-invalid" Usage "a regular expression cannot be used"
     NameInvalid "name-invalid" Usage "a name cannot be used as one"
     PathInvalid "path-invalid" Environment "a path cannot be used in git"
     OutputExists "output-exists" Usage "a file that would be written exists"

@@ -30,6 +30,7 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench why [--rounds 5] [--quick]
        cargo xtask bench workspaces [--quick]
        cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
+       cargo xtask bench history [--turns 10000] [--rounds 5]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
        cargo xtask merge-replay REPO [--limit N] [--derived PATTERN]…   merge the merges of a repository once more, without
                                          an agent, and compare the results with what was committed

@@ -19,6 +19,7 @@ mod help_markdown;
 mod init;
 mod inspect;
 mod land;
+mod log;
 mod logs;
 pub(super) mod merge;
 mod pause;
@@ -30,6 +31,7 @@ mod reset;
 mod resume;
 mod rm;
 mod run;
+mod search;
 mod show;
 mod skip;
 mod status;
@@ -79,6 +81,8 @@ enum Command {
     Pause(pause::PauseArgs),
     Status(status::StatusArgs),
     Inspect(inspect::InspectArgs),
+    Log(log::LogArgs),
+    Search(search::SearchArgs),
     Logs(logs::LogsArgs),
     Reports(reports::ReportsArgs),
     Skip(skip::SkipArgs),
@@ -124,6 +128,8 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Pause(args) => pause::run(globals, args),
         Command::Status(args) => status::run(globals, args),
         Command::Inspect(args) => inspect::run(globals, args),
+        Command::Log(args) => log::run(globals, args),
+        Command::Search(args) => search::run(globals, args),
         Command::Logs(args) => logs::run(globals, args),
         Command::Reports(args) => reports::run(globals, args),
         Command::Skip(args) => skip::run(globals, args),

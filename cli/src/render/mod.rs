@@ -4,8 +4,10 @@ pub mod agent_output;
 mod diagnostics;
 mod git_progress;
 pub mod graph;
+pub mod journal;
 pub mod live;
 pub mod node;
+mod pages;
 pub mod progress;
 pub mod pushes;
 pub mod question;
@@ -23,6 +25,7 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     git_progress::show_git_progress,
+    pages::{Pages, columns},
     table::Table,
     units::{bytes, cost, duration, spent, tokens},
 };

@@ -21,6 +21,7 @@ mod forged_checkouts;
 mod gateway;
 mod going_wrong;
 mod graph;
+mod history;
 mod human;
 mod inspect;
 mod manual;

@@ -5,6 +5,7 @@ mod cost;
 mod cpu;
 mod files;
 mod gateway;
+mod history;
 mod jobs;
 mod memory;
 mod merge;
@@ -51,6 +52,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
         "gateway" => gateway::run(&pleach()?, &options)?,
+        "history" => history::run(&pleach()?, &options)?,
         "jobs" => jobs::run(&pleach()?, &options)?,
         "merge" => merge::run(&pleach()?, &options)?,
         "nodes" => nodes::run(&pleach()?, &options)?,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     CONTEXT_TRAILER, ChainEnd, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER,
-    context_ref, contexts, message, root_ref,
+    context_ref, contexts, message, root_ref, unreadable,
 };
 use crate::git::{Repo, TreeId};
 use pleach_core::event::{ContextForked, CutPoint, Event, ForkKind, MessageRange, PipelineStarted, Recorded};
@@ -392,8 +392,4 @@ fn read_stored_state(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, E
     let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
     let kept = bytes.and_then(|bytes| serde_json::from_slice::<StoredState>(&bytes).ok());
     Ok(kept.filter(|kept| kept.version == RECORD_VERSION))
-}
-
-fn unreadable(session: &SessionId, commit: CommitId, why: String) -> Error {
-    Error::Unreadable { session: session.clone(), commit, why }
 }

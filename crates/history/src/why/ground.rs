@@ -75,7 +75,7 @@ impl WhyGround {
 
     /// What a session's root has recorded; none where it is not here or cannot be read, which is remembered.
     pub(super) fn session(&self, session: &SessionId) -> Option<Rc<History>> {
-        self.context(session, &record::root())
+        self.context(session, &ContextId::main())
     }
 
     /// What a context of a session has recorded.
@@ -105,7 +105,7 @@ impl WhyGround {
 
     /// Reads what the roots of several sessions have recorded, a few at once.
     pub(super) fn read_ahead(&self, sessions: Vec<SessionId>) {
-        let mut keys: Vec<RunKey> = sessions.into_iter().map(|session| (session, record::root())).collect();
+        let mut keys: Vec<RunKey> = sessions.into_iter().map(|session| (session, ContextId::main())).collect();
         keys.sort();
         keys.dedup();
         keys.retain(|key| !self.runs.borrow().contains_key(key));
@@ -119,8 +119,8 @@ impl WhyGround {
     /// The runs of a session: its root, and the roots of its replays.
     pub(super) fn runs_of(&self, session: &SessionId) -> Result<Vec<ContextId>, WhyError> {
         let mut roots = record::contexts(&self.records, session)?;
-        roots.retain(is_root);
-        roots.sort_by_key(|context| *context != record::root());
+        roots.retain(ContextId::is_root);
+        roots.sort_by_key(|context| *context != ContextId::main());
         Ok(roots)
     }
 
@@ -133,7 +133,7 @@ impl WhyGround {
     pub(super) fn newest_records(&self) -> Result<Vec<(SessionId, ContextId, CommitId)>, WhyError> {
         let run = |(name, at): (String, CommitId)| {
             let (session, context) = name.strip_prefix(SESSIONS)?.split_once('/')?;
-            Some((session.parse().ok()?, context.parse().ok().filter(is_root)?, at))
+            Some((session.parse().ok()?, context.parse().ok().filter(ContextId::is_root)?, at))
         };
         Ok(self.records.refs().list(SESSIONS)?.into_iter().filter_map(run).collect())
     }
@@ -192,7 +192,7 @@ impl WhyGround {
             Event::ContextJoined(joined) => own(&joined.result),
             Event::StepFinished(step) => of(&step.repo, step.git_sha),
             // Where it went back to a turn, the commit that did so.
-            Event::Resumed(_) => own(&serde_json::from_value(event.data().get("work")?.clone()).ok()?),
+            Event::Resumed(resumed) => own(&resumed.back.as_ref()?.work),
             _ => None,
         }
     }
@@ -203,11 +203,4 @@ impl WhyGround {
         let of = |record: &Record| record.events.iter().rev().find_map(|all| self.work_of(started, &all.event));
         history.records.iter().rev().find_map(of)
     }
-}
-
-/// Whether a context decides whether its run goes on: that of the session, and those of its replays.
-fn is_root(context: &ContextId) -> bool {
-    let number = context.as_str().strip_prefix('r');
-    *context == record::root()
-        || number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
