@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use engine::session::{DoneLater, ReplayOptions, RunPoint, Session, start_replay};
 use git::record::{CutTarget, History};
-use pleach_core::event::{ReplayChanges, ReplayPipeline, Via};
+use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
 use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
 use pleach_core::text::{counted, listed};
 use serde::Serialize;
@@ -87,7 +87,7 @@ pub enum ViaArg {
     Summary,
 }
 
-impl From<ViaArg> for Via {
+impl From<ViaArg> for RewindVia {
     fn from(via: ViaArg) -> Self {
         match via {
             ViaArg::Redrive => Self::Redrive,
@@ -105,7 +105,7 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     let point = find_point(&ground, &named, &args.point)?;
     let options = ReplayOptions {
         begins: args.point.from.as_deref().map(node_id).transpose()?,
-        via: args.via.map(Via::from),
+        via: args.via.map(RewindVia::from),
         changes: changes(globals, &args, &point)?,
     };
     options.check(&point).map_err(|error| of_engine(&error))?;

@@ -1,6 +1,8 @@
 //! All that is known of a line.
 
-use history::why::{CommitKind, FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, TurnCheck, TurnWhy, Via};
+use history::why::{
+    CommitKind, FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, Via, TurnCheck, TurnWhy,
+};
 use jiff::Timestamp;
 use pleach_core::clock;
 use pleach_core::text::shorten;
