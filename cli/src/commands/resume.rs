@@ -108,7 +108,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         }
         ResumeAt::Newest | ResumeAt::Node(_) => stands.state.work.clone(),
     };
-    let on = GoingOn { run: &id, started: &history.started, work: &work, flags: Vec::new(), answers };
+    let on = GoingOn { run: &id, started: &history.started, work: &work, flags: Vec::new(), answers, beside: None };
     let recorded = RecordedRun::prepare(globals, local, place, on)?;
     let (place, engine) = (&recorded.places.record, &recorded.built.engine);
     wait_for_orphans(&place.repo, Copy::OfRun(&id), |text| say!("{text}"));

@@ -1,8 +1,6 @@
 //! All that is known of a line.
 
-use history::why::{
-    CommitKind, FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, Via, TurnCheck, TurnWhy,
-};
+use history::why::{CommitKind, FileStart, FileWhy, LineWhy, Origin, PastLine, ReasonSource, TurnCheck, TurnWhy, Via};
 use jiff::Timestamp;
 use pleach_core::clock;
 use pleach_core::text::shorten;
