@@ -4,6 +4,7 @@ use engine::env::SessionRepos;
 use engine::view::{NoSession, SessionStatus, Summary, View, find_turn, resolve_run};
 use git::Repo;
 use git::record::History;
+use history::journal::RunScope;
 use pleach_core::clock;
 use pleach_core::event::PipelineStarted;
 use pleach_core::ids::{RunId, SessionId, TurnId};
@@ -76,6 +77,13 @@ impl SessionGround {
 /// The run of a session that a text names: `SID`, the beginning of it, or `SID/r1`.
 pub fn resolve(repo: &Repo, given: &str) -> Result<RunId, Failure> {
     resolve_run(repo, given).map_err(|error| no_session(&error))
+}
+
+/// The run an id names: that of a session (or the beginning of one), or one of its replays as `SESSION/r1`. An id alone means
+/// all runs of the session.
+pub fn resolve_scope(repo: &Repo, given: &str) -> Result<RunScope, NoSession> {
+    let run = resolve_run(repo, given)?;
+    Ok(if given.contains('/') { RunScope::Run(run) } else { RunScope::Session(run.session) })
 }
 
 /// The failure where an id names no session, or several.

@@ -15,6 +15,10 @@ pub enum Sweep<'a> {
     Pipeline,
     /// A run of a pipeline with parallel branches.
     Parallel,
+    /// A run that goes back to a turn.
+    Return,
+    /// A replay from the middle of a fan-out.
+    Replay,
     /// A run over a tree of tasks, several at once.
     Jobs {
         /// One in so many points is tried.
@@ -42,6 +46,8 @@ pub fn run(root: &Path, sweep: Sweep<'_>) -> Done {
     let (test, every) = match sweep {
         Sweep::Pipeline => ("crash::sweep", "1"),
         Sweep::Parallel => ("parallel::crash::sweep", "1"),
+        Sweep::Return => ("time_travel::crash::sweep_of_a_return", "1"),
+        Sweep::Replay => ("time_travel::crash::sweep_of_a_replay", "1"),
         Sweep::Jobs { every } => ("trees::jobs_crash::sweep", every),
         Sweep::Queue { every } => ("merge_queue::crash::sweep", every),
         Sweep::Workspaces { every } => ("workspaces::crash::sweep", every),

@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(&root()).map(|()| ExitCode::SUCCESS),
         ["crash-sweep"] => crash_sweep::run(&root(), Sweep::Pipeline),
         ["crash-sweep", "parallel"] => crash_sweep::run(&root(), Sweep::Parallel),
+        ["crash-sweep", "return"] => crash_sweep::run(&root(), Sweep::Return),
+        ["crash-sweep", "replay"] => crash_sweep::run(&root(), Sweep::Replay),
         ["crash-sweep", "jobs", every] if every.parse::<u16>().is_ok_and(|every| every > 0) => {
             crash_sweep::run(&root(), Sweep::Jobs { every })
         }

@@ -10,6 +10,8 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
                                          at once, and say how often each failed
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
        cargo xtask crash-sweep parallel  the same with three agents at once
+       cargo xtask crash-sweep return    the same with a run that goes back into a fan-out
+       cargo xtask crash-sweep replay    the same with a replay from the middle of one
        cargo xtask crash-sweep jobs EVERY     one in EVERY points with three tasks of a tree at once
        cargo xtask crash-sweep queue EVERY    one in EVERY points of a merge queue of fifty branches
        cargo xtask crash-sweep workspaces EVERY   one in EVERY points of a session over several repositories, and of its
@@ -25,8 +27,10 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
        cargo xtask bench merge [--quick]
        cargo xtask bench push [--nodes 100] [--quick]
        cargo xtask bench validate [--nodes 2000]
+       cargo xtask bench why [--rounds 5] [--quick]
        cargo xtask bench workspaces [--quick]
        cargo xtask bench worktrees [--worktree-sizes 1500,20000,100000] [--rounds 15] [--quick]
+       cargo xtask bench history [--turns 10000] [--rounds 5]
        cargo xtask bench status [--commits 100000] [--tasks 1000] [--rounds 15]
        cargo xtask merge-replay REPO [--limit N] [--derived PATTERN]…   merge the merges of a repository once more, without
                                          an agent, and compare the results with what was committed

@@ -152,6 +152,10 @@ mod tests {
             ("garden", false, false),
             ("status", true, true),
             ("logs", false, true),
+            ("log", true, true),
+            ("log --task", false, true),
+            ("search --session", true, false),
+            ("search", false, false),
             ("cancel --grace", false, false),
             ("nowhere", false, false),
         ] {

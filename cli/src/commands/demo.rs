@@ -19,6 +19,7 @@ use self::merging::merge_branches;
 use self::repository::DemoRepository;
 use crate::answers::Answers;
 use crate::code::Code;
+use crate::commands::why::{self, WhyLineArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -39,13 +40,16 @@ const SCRIPT: &str = include_str!("../../demo/script.yaml");
 const TEST: &str = include_str!("../../demo/test.sh");
 const TREE: &str = include_str!("../../demo/task-tree.json");
 
+/// A line that the tree's second task has come to after its test failed.
+const LINE: &str = "hello.sh:1";
+
 /// See it work: a small pipeline, a small task tree and a merge queue in a throw-away repository.
 ///
 /// An agent plans, implements, fails its test, fixes it and reviews; then three agents work at once, and a conflict
 /// between two of them is resolved; then three tasks are worked one after another, each landed when it is done; then three
-/// branches go through the merge queue, where an agent resolves a conflict and repairs a merge that breaks the tests. The
-/// model is a script, so no key and no network are needed; everything else is real: the agent's loop and tools, the
-/// worktrees, the commits, the record.
+/// branches go through the merge queue, where an agent resolves a conflict and repairs a merge that breaks the tests; and in
+/// the end pleach says why a line of it is there. The model is a script, so no key and no network are needed; everything else
+/// is real: the agent's loop and tools, the worktrees, the commits, the record.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Create the repository here instead of in a temporary directory.
@@ -99,9 +103,17 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         other => other,
     };
     if !globals.json {
+        explain_line(&demo)?;
         print_next_commands(&dir, &history)?;
     }
     Ok(exit)
+}
+
+/// Asks about a line that the agents have made: it was written, tested, landed and merged since.
+fn explain_line(demo: &DemoRepository<'_>) -> Result<(), Failure> {
+    Out::new().line(format!("\nAnd why is a line there? `pleach why {LINE}`\n"))?;
+    why::run(&demo.commands("why"), WhyLineArgs::of_line(LINE))?;
+    Ok(())
 }
 
 /// Works the tree, and shows what happened to it.
@@ -234,6 +246,7 @@ fn print_next_commands(dir: &Path, history: &History) -> Result<(), Failure> {
         (format!("git log --stat {branch}"), "the same as git sees it"),
         ("pleach status".to_owned(), "the tree and the sessions"),
         ("pleach inspect T002".to_owned(), "a task: its steps, its failed attempt"),
+        ("pleach why lib.sh".to_owned(), "each line of a file, and whose it is"),
         ("pleach merge why page".to_owned(), "a merge: its tests, and who repaired it"),
         ("git log --graph --stat".to_owned(), "the tasks and branches, which have landed here"),
     ]);

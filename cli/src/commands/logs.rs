@@ -17,13 +17,14 @@ use crate::globals::Globals;
 use crate::lib_errors::{of_git, of_record};
 use crate::render::tree::CUT_OFF;
 use crate::render::{Out, Table};
+use crate::sessions::resolve_scope;
 use crate::tree::overview::{BrokenTree, TreeContext, TreeHistory};
 
 /// List the logs of tasks, or print one.
 ///
 /// They are read from the commits of the steps that wrote them, so those of failed attempts are listed too; with
 /// `tree.commit_logs: false` from the records of their sessions. A tree's file need not exist; one that is not valid is
-/// reported, and makes the exit code 2.
+/// reported, and makes the exit code 2. For what happened when, in all runs, see `pleach log`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// Only those of this task.
@@ -39,7 +40,8 @@ pub struct LogsArgs {
 
 pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     let context = TreeContext::for_task(globals, args.task.as_ref())?;
-    let trees = context.worked(args.tree.as_deref(), args.task.as_ref())?;
+    let trees = context.worked(args.tree.as_deref(), args.task.as_ref());
+    let trees = trees.map_err(|failure| or_session(&context.place.repo, args.task.as_ref(), failure))?;
     let found = collect(&context, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
     if let Some(name) = &args.show {
@@ -69,6 +71,16 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     }
     out.line(table)?;
     Ok(warn_incomplete(&trees))
+}
+
+/// The failure where there is no such task; a session has no logs, but something happened in it.
+fn or_session(repo: &Repo, task: Option<&TaskId>, failure: Failure) -> Failure {
+    match task.map(|task| resolve_scope(repo, task.as_str())) {
+        Some(Ok(run)) => {
+            failure.hint(format!("it is a session: `pleach log {}` lists what happened in it", run.session()))
+        }
+        Some(Err(_)) | None => failure,
+    }
 }
 
 /// A mark for a log that is not where its step says.

@@ -20,6 +20,7 @@ mod help_markdown;
 mod init;
 mod inspect;
 mod land;
+mod log;
 mod logs;
 pub(super) mod merge;
 mod pause;
@@ -31,6 +32,7 @@ mod reset;
 mod resume;
 mod rm;
 mod run;
+mod search;
 mod show;
 mod skip;
 mod status;
@@ -38,6 +40,7 @@ mod task;
 mod trust;
 mod turns;
 mod validate;
+mod why;
 mod worktree;
 
 use std::ffi::OsString;
@@ -79,12 +82,15 @@ enum Command {
     Pause(pause::PauseArgs),
     Status(status::StatusArgs),
     Inspect(inspect::InspectArgs),
+    Log(log::LogArgs),
+    Search(search::SearchArgs),
     Logs(logs::LogsArgs),
     Reports(reports::ReportsArgs),
     Skip(skip::SkipArgs),
     Reset(reset::ResetArgs),
     Turns(turns::TurnsArgs),
     Show(show::ShowArgs),
+    Why(why::WhyLineArgs),
     Cost(cost::CostArgs),
     Diff(diff::DiffArgs),
     Compare(compare::CompareArgs),
@@ -124,12 +130,15 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Pause(args) => pause::run(globals, args),
         Command::Status(args) => status::run(globals, args),
         Command::Inspect(args) => inspect::run(globals, args),
+        Command::Log(args) => log::run(globals, args),
+        Command::Search(args) => search::run(globals, args),
         Command::Logs(args) => logs::run(globals, args),
         Command::Reports(args) => reports::run(globals, args),
         Command::Skip(args) => skip::run(globals, args),
         Command::Reset(args) => reset::run(globals, args),
         Command::Turns(args) => turns::run(globals, args),
         Command::Show(args) => show::run(globals, args),
+        Command::Why(args) => why::run(globals, args),
         Command::Cost(args) => cost::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),
         Command::Compare(args) => compare::run(globals, args),

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use engine::session::{ReplayOptions, RunPoint, Session, start_replay};
+use engine::session::{DoneLater, ReplayOptions, RunPoint, Session, start_replay};
 use git::record::{CutTarget, History};
-use pleach_core::event::{ReplayChanges, ReplayPipeline, Via};
-use pleach_core::ids::{InvalidId, NodeId, RunId};
+use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
+use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
+use pleach_core::text::{counted, listed};
+use serde::Serialize;
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::code::Code;
@@ -19,6 +21,7 @@ use crate::lib_errors::{of_engine, of_record};
 use crate::pipeline_file::PipelineFile;
 use crate::place::Place;
 use crate::recorded_run::{GoingOn, RecordedRun, of_opening};
+use crate::render::{Out, tokens};
 use crate::runtime::block_on;
 use crate::session::{print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter, SessionGround};
@@ -81,7 +84,7 @@ pub enum ViaArg {
     Summary,
 }
 
-impl From<ViaArg> for Via {
+impl From<ViaArg> for RewindVia {
     fn from(via: ViaArg) -> Self {
         match via {
             ViaArg::Redrive => Self::Redrive,
@@ -105,6 +108,9 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     let options = options(globals, &args, variant)?;
     options.check(&point).map_err(|error| of_engine(&error))?;
     let started = options.started(&point);
+    if args.dry_run {
+        return dry_run(globals, &point, &options);
+    }
     let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
     let on = GoingOn { run: &point.run, started: &started, work: &work, flags: variant.flags(), answers, beside: None };
     let recorded = RecordedRun::prepare(globals, local, place, on)?;
@@ -160,7 +166,7 @@ fn several(
 /// What a replay is to do.
 fn options(globals: &Globals, args: &ReplayArgs, variant: &RunVariant) -> Result<ReplayOptions, Failure> {
     let begins = args.point.from.as_deref().map(node_id).transpose()?;
-    Ok(ReplayOptions { begins, via: args.via.map(Via::from), changes: changes(globals, args, variant)? })
+    Ok(ReplayOptions { begins, via: args.via.map(RewindVia::from), changes: changes(globals, args, variant)? })
 }
 
 /// The point a replay begins at. A turn that a replay has inherited belongs to the run it was forked from.
@@ -216,10 +222,71 @@ fn changes(globals: &Globals, args: &ReplayArgs, variant: &RunVariant) -> Result
     })
 }
 
+/// What a replay would do.
+#[derive(Debug, Serialize)]
+struct ReplayPreview<'a> {
+    from: &'a RunId,
+    from_turn: Option<&'a TurnId>,
+    /// The node it goes on at.
+    node: Option<&'a NodeId>,
+    /// What the original did after that point.
+    later: &'a [DoneLater],
+    tokens: u64,
+    cost_usd: f64,
+    changes: &'a ReplayChanges,
+}
+
+/// Shows what a replay would do.
+fn dry_run(globals: &Globals, point: &RunPoint, options: &ReplayOptions) -> Result<Exit, Failure> {
+    let root = point.root().map_err(|error| of_engine(&error))?;
+    let preview = ReplayPreview {
+        from: &point.run,
+        from_turn: point.turn.as_ref(),
+        node: options.begins.as_ref().or(root.next_node()),
+        later: &point.later,
+        tokens: point.later.iter().map(|node| node.tokens).sum(),
+        cost_usd: point.later.iter().map(|node| node.cost_usd).sum(),
+        changes: &options.changes,
+    };
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&serde_json::json!(preview))?;
+        return Ok(Exit::Done);
+    }
+    let at = preview.node.map(|node| format!(", at `{node}`")).unwrap_or_default();
+    out.line(format!("would replay session {} from {}{at}", point.run, point.name()))?;
+    let commands = commands_again(point);
+    out.line(if commands.is_empty() {
+        "no command would run again".to_owned()
+    } else {
+        format!("will run again: {commands}")
+    })?;
+    let turns: u64 = point.later.iter().map(|node| node.turns).sum();
+    if turns > 0 {
+        let agents: Vec<&NodeId> = point.later.iter().filter(|node| node.turns > 0).map(|node| &node.node).collect();
+        let cost = if preview.cost_usd > 0.0 { format!(", ${:.2}", preview.cost_usd) } else { String::new() };
+        let turns = counted(turns, "turn");
+        let agents = listed(agents.into_iter().map(|node| format!("`{node}`")), usize::MAX);
+        out.line(format!("in the original {agents} took {turns}, {} tokens{cost} after that", tokens(preview.tokens)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The commands that run after a point, which run again: `test (3 times before)`.
+fn commands_again(point: &RunPoint) -> String {
+    let commands = point.later.iter().filter(|node| node.is_command);
+    let commands = commands.map(|node| format!("{} ({} before)", node.node, counted(u64::from(node.times), "time")));
+    listed(commands, usize::MAX)
+}
+
 /// Says which run begins, before its files are laid out.
 fn say_begun(globals: &Globals, session: &Session, point: &RunPoint) {
     if !globals.json && globals.verbosity >= 0 {
         let at = session.state().next_node().map(|node| format!(", at `{node}`")).unwrap_or_default();
         say!("replay {} of session {} from {}{at}", session.run().root, point.run, point.name());
+        let commands = commands_again(point);
+        if !commands.is_empty() {
+            say!("will run again: {commands}");
+        }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 use engine::env::{Copy, wait_for_orphans};
 use engine::session::{ResumeAt, RunPoint, Session, resume_session};
-use engine::view::{SessionStatus, Summary, recorded_pipeline};
+use engine::view::{Moment, SessionStatus, Summary, View, recorded_pipeline};
 use git::record::{CutTarget, History};
-use pleach_core::event::{PipelineStarted, Via};
+use pleach_core::event::{PipelineStarted, RewindVia};
 use pleach_core::ids::{NodeId, RunId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::text::{listed, shell_word};
@@ -28,10 +28,13 @@ use crate::pipeline_file::PipelineFile;
 use crate::place::Place;
 use crate::prompt::BUILT_IN;
 use crate::recorded_run::{GoingOn, RecordedRun, of_opening};
+use crate::render::session as show;
 use crate::runtime::block_on;
+use crate::say;
 use crate::session::{print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings;
+use crate::stdin_lines;
 
 /// Resume a paused, interrupted or failed session.
 ///
@@ -45,9 +48,9 @@ pub struct ResumeArgs {
     /// Restart at this node, which the session has reached before.
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
-    /// Go back to this turn and continue after it: its number, `main.17`, or its commit. What came later is left, and
-    /// stays recorded.
-    #[arg(long, value_name = "TURN", conflicts_with = "from")]
+    /// Go back to this turn and continue after it: its number, `main.17`, or its commit; at a terminal without one, the
+    /// turns are listed to choose from. What came later is left, and stays recorded.
+    #[arg(long, value_name = "TURN", conflicts_with = "from", num_args = 0..=1, default_missing_value = "")]
     turn: Option<String>,
     /// How an agent continues that was in the middle of its node at that turn.
     #[arg(long, value_name = "HOW", requires = "turn")]
@@ -131,13 +134,32 @@ fn resume_at(args: &ResumeArgs, ground: &SessionGround, id: &RunId, history: &Hi
         return Ok(ResumeAt::Node(named_node(&pipeline, node)?));
     }
     let Some(given) = &args.turn else { return Ok(ResumeAt::Newest) };
+    let given = &if given.is_empty() { chosen_turn(ground, id)? } else { given.clone() };
     let (of, turn) = sessions::named_turn(&ground.repos(&history.started), id, given)?;
     if of != *id {
         let message = format!("turn {turn} belongs to run {of}, which {id} was forked from");
         return Err(Failure::new(Code::TurnOfOtherRun, message)
             .hint(format!("`pleach replay {of} --turn {turn}` goes on from there")));
     }
-    Ok(ResumeAt::Turn { turn, via: args.via.map(Via::from) })
+    Ok(ResumeAt::Turn { turn, via: args.via.map(RewindVia::from) })
+}
+
+/// Lists the turns at a terminal, and asks for one.
+fn chosen_turn(ground: &SessionGround, id: &RunId) -> Result<String, Failure> {
+    let none = |message: &str| {
+        Failure::new(Code::NoSuchTurn, message.to_owned())
+            .hint(format!("`pleach turns {id}` lists them; `pleach resume {id} --turn N` goes back to one"))
+    };
+    if !stdin_lines::is_possible() {
+        return Err(none("`--turn` without a turn asks for one, and there is no terminal to ask at"));
+    }
+    let view = View::load(&ground.place.repo, id).map_err(|error| of_engine(&error))?;
+    let moments: Vec<Moment> =
+        view.timeline().into_iter().filter(|one| !matches!(one, Moment::Checkpoint(_))).collect();
+    say!("{}", show::turns(&moments, view.summary.started.has_several_repos()));
+    let line = stdin_lines::ask(&mut say::asking(), "go back to turn: ");
+    let line = line.map_err(|error| none("no turn was chosen").because(&error))?;
+    Some(line.trim().to_owned()).filter(|turn| !turn.is_empty()).ok_or_else(|| none("no turn was chosen"))
 }
 
 /// Warns that the session runs its recorded pipeline, not the changed file.

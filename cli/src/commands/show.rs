@@ -4,7 +4,7 @@ mod step;
 mod turn_text;
 
 use clap::Args;
-use engine::view::{Deed, TurnView, View};
+use engine::view::{Deed, TurnView, View, find_turn};
 use git::{Repo, record};
 use pleach_core::event::Usage;
 use pleach_core::ids::{CommitId, RepoName, RunId, SessionId, TurnId};
@@ -70,30 +70,36 @@ pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
 /// The turn a text names, unless it can only be a revision.
 fn named_turn(repo: &Repo, text: &str) -> Result<Option<(RunId, TurnId)>, Failure> {
     let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
-    let turn = |text: &str| {
-        let plain = || Some(TurnId::of_main(number(text)?));
-        text.parse::<TurnId>().ok().or_else(plain)
+    let is_turn = |text: &str| text.parse::<TurnId>().is_ok() || number(text).is_some();
+    let of_run = |run: RunId, text: &str| match text.parse::<TurnId>() {
+        Ok(turn) => (RunId::of_context(&run.session, &turn.context), turn),
+        Err(_) => {
+            let turn = TurnId { context: run.root.clone(), number: number(text).unwrap_or_default() };
+            (run, turn)
+        }
     };
     if let Some((session, rest)) = text.rsplit_once(['/', ':']) {
-        return match turn(rest) {
-            // A branch may look like this, too.
-            Some(_) if repo.resolve(text).is_ok() => Ok(None),
-            Some(turn) => Ok(Some((sessions::resolve(repo, session)?, turn))),
-            None => Ok(None),
-        };
+        // A branch may look like this, too.
+        if !is_turn(rest) || repo.resolve(text).is_ok() {
+            return Ok(None);
+        }
+        return Ok(Some(of_run(sessions::resolve(repo, session)?, rest)));
     }
-    match turn(text) {
-        // The beginning of a commit's id can be all digits; no session has so many turns.
-        Some(_) if text.len() >= 7 && repo.resolve(text).is_ok() => Ok(None),
-        Some(turn) => Ok(Some((sessions::newest(repo, SessionFilter::Any)?.run, turn))),
-        None => Ok(None),
+    // The beginning of a commit's id can be all digits; no session has so many turns.
+    if !is_turn(text) || text.len() >= 7 && repo.resolve(text).is_ok() {
+        return Ok(None);
     }
+    Ok(Some(of_run(sessions::newest(repo, SessionFilter::Any)?.run, text)))
 }
 
 fn of_turn(ground: &SessionGround, session: RunId, id: &TurnId) -> Result<TurnPage, Failure> {
     let repo = &ground.place.repo;
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
-    let Some(turn) = view.turn(id) else {
+    let inherited = || {
+        let (_, found) = find_turn(&ground.repos(&view.summary.started), &session, &id.to_string()).ok()??;
+        view.turn(&found).filter(|turn| turn.inherited)
+    };
+    let Some(turn) = view.turn(id).or_else(inherited) else {
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.turns);
         return Err(Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {session}` lists them")));
     };

@@ -5,8 +5,10 @@ pub mod comparison;
 mod diagnostics;
 mod git_progress;
 pub mod graph;
+pub mod journal;
 pub mod live;
 pub mod node;
+mod pages;
 pub mod progress;
 pub mod pushes;
 pub mod question;
@@ -24,6 +26,7 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     git_progress::show_git_progress,
+    pages::{Pages, columns},
     table::Table,
     units::{bytes, cost, duration, spent, tokens},
 };

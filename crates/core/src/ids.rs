@@ -225,6 +225,11 @@ impl ContextId {
         if first.replay_number().is_some() { first } else { Self::main() }
     }
 
+    /// Whether it is the one a run began with.
+    pub fn is_root(&self) -> bool {
+        *self == self.run_root()
+    }
+
     /// What a context of another run is called in the run with this root: `tests` is `r1-tests` in `r1`, and `r2-tests` in
     /// `r2`.
     pub fn in_run(&self, root: &Self) -> Self {

@@ -85,6 +85,35 @@ fn push_octal(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
 }
 
+/// The bytes of a path that git has quoted, or left as it is; none where the quotes are not git's.
+pub fn unquoted_path(shown: &[u8]) -> Option<Vec<u8>> {
+    let Some(rest) = shown.strip_prefix(b"\"") else { return Some(shown.to_vec()) };
+    let mut bytes = rest.strip_suffix(b"\"")?.iter().copied();
+    let mut path = Vec::new();
+    while let Some(byte) = bytes.next() {
+        path.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'a' => 7,
+                b'b' => 8,
+                b't' => b'\t',
+                b'n' => b'\n',
+                b'v' => 11,
+                b'f' => 12,
+                b'r' => b'\r',
+                same @ (b'"' | b'\\') => same,
+                first @ b'0'..=b'3' => {
+                    let digits = [first, bytes.next()?, bytes.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 8).ok()?
+                }
+                _ => return None,
+            },
+            b'"' => return None,
+            byte => byte,
+        });
+    }
+    Some(path)
+}
+
 /// Text without anything that could hide a part of it: control and direction characters are written out.
 pub fn visible(text: &str) -> String {
     let hides = |c: char| {

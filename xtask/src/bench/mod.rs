@@ -5,6 +5,7 @@ mod cost;
 mod cpu;
 mod files;
 mod gateway;
+mod history;
 mod jobs;
 mod memory;
 mod merge;
@@ -21,6 +22,7 @@ mod tree;
 mod turn_commit;
 mod validate;
 mod verdict;
+mod why;
 mod workspaces;
 mod worktrees;
 mod world;
@@ -50,6 +52,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
         "gateway" => gateway::run(&pleach()?, &options)?,
+        "history" => history::run(&pleach()?, &options)?,
         "jobs" => jobs::run(&pleach()?, &options)?,
         "merge" => merge::run(&pleach()?, &options)?,
         "nodes" => nodes::run(&pleach()?, &options)?,
@@ -58,6 +61,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach()?, &options)?,
         "validate" => validate::run(&pleach()?, &options)?,
+        "why" => why::run(&pleach()?, &options)?,
         "workspaces" => workspaces::run(&pleach()?, &options)?,
         "worktrees" => worktrees::run(&pleach()?, &options)?,
         _ => return Err(USAGE.into()),

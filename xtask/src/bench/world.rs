@@ -100,6 +100,11 @@ impl World {
         command
     }
 
+    /// Where the real git is.
+    pub fn real_git(&self) -> &Path {
+        &self.git
+    }
+
     /// Runs the real git, uncounted, and gives what it printed.
     pub fn git(&self, dir: &Path, args: &[&str]) -> Result<String, Box<dyn Error>> {
         self.git_reading(dir, args, &[])

@@ -175,3 +175,18 @@ fn pushes_in_between_are_put_together() {
     assert_eq!(told(&ran, "BranchPushed").len(), 2, "the first, and the end");
     world.assert_all_pushed();
 }
+
+#[test]
+fn a_replay_is_pushed_beside_its_session() {
+    let world = World::new();
+    world.configure("remote: remote.git, push: on_checkpoint", "record: {push_interval: 0}");
+    world
+        .run(&graph("p", &(tool("a", "echo a > a") + &tool("b", "echo b > b") + " start -> a -> b -> exit")), &[])
+        .expect(0);
+    let (session, own) = (world.env.session(), world.env.branch());
+    world.env.pleach(&["-y", "replay", &session, "--checkpoint", "a"]).expect(0);
+    let names: Vec<String> = world.refs("refs/heads/pleach/").into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["", "--r1"].map(|run| format!("refs/heads/{own}{run}")));
+    let records: Vec<String> = world.refs("refs/pleach/").into_iter().map(|(name, _)| name).collect();
+    assert_eq!(records, ["main", "r1"].map(|context| format!("refs/pleach/sessions/{session}/{context}")));
+}

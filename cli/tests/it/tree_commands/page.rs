@@ -76,7 +76,7 @@ pub fn shows_what_happens(env: &TestEnv, page: &str, more_than: usize) {
 }
 
 /// A repository that is a copy of the example.
-fn greeting() -> TestEnv {
+pub fn greeting() -> TestEnv {
     let env = TestEnv::new();
     let repo = env.repo();
     copy(&repository().join("examples/greeting"), &repo);

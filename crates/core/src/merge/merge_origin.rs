@@ -3,7 +3,7 @@
 
 use super::tier::Tier;
 use crate::ids::RepoPath;
-use crate::text::quoted_path;
+use crate::text::{quoted_path, unquoted_path};
 use crate::trailer::{self, CommitMessage};
 
 const TIER: &str = "Pleach-Tier";
@@ -57,7 +57,11 @@ impl ResolvedHunk {
     pub fn from_value(value: &str) -> Option<Self> {
         let (path, hunk) = value.rsplit_once('#')?;
         let (hunk, source) = hunk.split_once('=')?;
-        Some(Self { path: RepoPath::new(read_path(path)?), hunk: hunk.parse().ok()?, source: source.parse().ok()? })
+        Some(Self {
+            path: RepoPath::new(unquoted_path(path.as_bytes())?),
+            hunk: hunk.parse().ok()?,
+            source: source.parse().ok()?,
+        })
     }
 }
 
@@ -78,35 +82,6 @@ fn trailer_path(path: &RepoPath) -> String {
     }
     quoted.push('"');
     quoted
-}
-
-/// The bytes of a path that may be quoted.
-fn read_path(shown: &str) -> Option<Vec<u8>> {
-    let Some(rest) = shown.strip_prefix('"') else { return Some(shown.as_bytes().to_vec()) };
-    let mut bytes = rest.strip_suffix('"')?.bytes();
-    let mut path = Vec::new();
-    while let Some(byte) = bytes.next() {
-        path.push(match byte {
-            b'\\' => match bytes.next()? {
-                b'a' => 7,
-                b'b' => 8,
-                b't' => b'\t',
-                b'n' => b'\n',
-                b'v' => 11,
-                b'f' => 12,
-                b'r' => b'\r',
-                same @ (b'"' | b'\\') => same,
-                first @ b'0'..=b'3' => {
-                    let digits = [first, bytes.next()?, bytes.next()?];
-                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 8).ok()?
-                }
-                _ => return None,
-            },
-            b'"' => return None,
-            byte => byte,
-        });
-    }
-    Some(path)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! made again by a command; what is left is shown between `conflict_markers`, and `merge_origin` says in the commit what came
 //! from where.
 //!
-//! A merge result is checked by [`loss_check`], which compares it with both sides and does not know what merged them.
+//! `line_map` says which lines of a text are those of another. A merge result is checked by [`loss_check`], which compares it with both sides and does not know what merged them.
 
 mod alignment;
 pub mod branch;
@@ -18,6 +18,7 @@ mod generated;
 pub mod interrupted;
 mod landing;
 mod line_check;
+mod line_map;
 pub mod loss_check;
 mod loss_exemptions;
 mod loss_finding;
@@ -41,6 +42,7 @@ pub use landing::{
     LandingVerdict, LookAsk, MoveAsk, RecordAsk, RefusalReason, RewindAsk, TargetState, VerifyAsk, has_landed, land,
 };
 pub use line_check::{keeps_lines, keeps_words};
+pub use line_map::LineMap;
 pub use loss_exemptions::LossExemptions;
 pub use loss_finding::{LossFinding, MergeFault, MergeSides};
 pub use merge_origin::{MergeOrigin, ResolvedHunk};

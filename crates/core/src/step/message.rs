@@ -276,6 +276,18 @@ impl Step {
         (step.kind != StepKind::RunStart).then_some(step)
     }
 
+    /// The facts of a step commit of either form, for whichever branch it was made.
+    pub fn read_of_any_branch(message: &CommitMessage) -> Option<Self> {
+        let (facts, what) = message.subject.strip_prefix("task(")?.split_once("): ")?;
+        let mut from_the_end = facts.rsplitn(3, '@');
+        let task = match (from_the_end.next(), from_the_end.next(), from_the_end.next()) {
+            (Some(_), Some(""), Some(_)) => None,
+            (Some(_), Some(task), Some(_)) | (Some(task), None, None) => Some(TaskId::new(task).ok()?),
+            _ => return None,
+        };
+        Self::from_trailers(message, task, what)
+    }
+
     fn from_trailers(message: &CommitMessage, task: Option<TaskId>, what: &str) -> Option<Self> {
         let text = |key: &str| message.trailer(key).map(str::to_owned);
         let says = |key: &str, word: &str| message.trailer(key).is_some_and(|value| value.eq_ignore_ascii_case(word));

@@ -6,12 +6,12 @@ use jiff::{Timestamp, ToSpan};
 use super::error::{QueueError, outrun};
 use git::record::StoredEntry;
 use git::record::entries::{
-    COMMIT_FILE, ENTRY_FILE, LOG_FILE, archive_ref, archived_entry, archived_path, entry_ref, queue_ref, read_state,
-    state_commit,
+    ARCHIVED_AFTER_DAYS, COMMIT_FILE, ENTRY_FILE, LOG_FILE, archive_ref, archived_path, entry_ref, queue_ref,
+    read_state, state_commit,
 };
 use git::workspace::new_entry_id;
 use git::{EntryKind, RefUpdate, Repo, TreeEdit};
-use pleach_core::ids::{BranchName, EntryId};
+use pleach_core::ids::BranchName;
 
 /// How many characters of an id are its time.
 const TIME: usize = 10;
@@ -19,21 +19,9 @@ const TIME: usize = 10;
 /// How many are archived at once.
 const AT_ONCE: usize = 1000;
 
-/// All archived entries, oldest first.
-pub(super) fn archived(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEntry>, QueueError> {
-    let Some(at) = repo.refs().find(&archive_ref(target))? else { return Ok(Vec::new()) };
-    let mut all = Vec::new();
-    for found in repo.tree_entries(repo.tree_of(at)?)? {
-        if let Ok(id) = EntryId::new(found.path.to_string()) {
-            all.extend(archived_entry(repo, target, &id)?);
-        }
-    }
-    Ok(all)
-}
-
 /// Archives entries made and closed more than a month ago. The caller holds the queue's lock.
 pub(super) fn archive_old(repo: &Repo, target: &BranchName, now: Timestamp) -> Result<(), QueueError> {
-    let limit = now.checked_sub((30 * 24).hours()).unwrap_or(Timestamp::MIN);
+    let limit = now.checked_sub((ARCHIVED_AFTER_DAYS * 24).hours()).unwrap_or(Timestamp::MIN);
     let newest = new_entry_id(limit);
     let is_old = |name: &str| name.rsplit('/').next().is_some_and(|id| id < &newest.as_str()[..TIME]);
     let mut old = Vec::new();

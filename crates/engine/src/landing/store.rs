@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::archive::archived;
 use super::error::{QueueError, outrun};
-use git::record::entries::{QUEUES, entry_ref, json, queue_ref, read_json, read_state, state_commit, write_state};
+use git::record::entries::{
+    QUEUES, archived_entries, entry_ref, json, queue_ref, read_json, read_state, state_commit, write_state,
+};
 use git::record::{StoredEntry, read_entry};
 use git::{EntryKind, RefUpdate, Repo, TreeEdit, Writer};
 use pleach_core::ids::{BranchName, CommitId, EntryId};
@@ -127,7 +128,7 @@ impl MergeQueue {
         }
         // One that was opened again has a ref of its own.
         let is_known = |old: &StoredEntry| all.iter().any(|stored: &StoredEntry| stored.entry.id == old.entry.id);
-        let mut old = archived(repo, target)?;
+        let mut old = archived_entries(repo, target)?;
         old.retain(|old| !is_known(old));
         old.append(&mut all);
         Ok(old)

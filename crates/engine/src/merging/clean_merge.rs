@@ -15,10 +15,49 @@ use pleach_core::trailer::CommitMessage;
 pub(crate) struct MergeSide {
     /// Its newest commit.
     pub commit: CommitId,
+    /// What both sides started from, where their histories do not tell: a run that has gone back has merged before what it
+    /// merges again.
+    pub base: Option<CommitId>,
     /// The message of the merge commit.
     pub message: CommitMessage,
     /// The date of the merge commit.
     pub at: Timestamp,
+}
+
+impl MergeSide {
+    /// Whether everything of it is there already.
+    fn is_in(&self, repo: &Repo, ours: CommitId) -> Result<bool, git::Error> {
+        match self.base {
+            Some(base) => Ok(repo.tree_of(base)? == repo.tree_of(self.commit)?),
+            None => repo.history().is_ancestor(self.commit, ours),
+        }
+    }
+}
+
+/// Merges two commits as git would, or by what they started from.
+pub(crate) fn merge_from(
+    repo: &Repo,
+    base: Option<CommitId>,
+    ours: CommitId,
+    theirs: CommitId,
+) -> Result<TreeId, MergeError> {
+    match base {
+        Some(base) => git::merge::merge_trees(repo, repo.tree_of(base)?, repo.tree_of(ours)?, repo.tree_of(theirs)?),
+        None => git::merge::merge_commits(repo, ours, theirs),
+    }
+}
+
+/// The files both sides started from.
+pub(crate) fn base_tree(
+    repo: &Repo,
+    base: Option<CommitId>,
+    ours: CommitId,
+    theirs: CommitId,
+) -> Result<Option<TreeId>, git::Error> {
+    match base {
+        Some(base) => repo.tree_of(base).map(Some),
+        None => git::merge::merge_base_tree(repo, ours, theirs),
+    }
 }
 
 /// What became of a merge.
@@ -51,10 +90,10 @@ pub(crate) fn merge_side(
     side: &MergeSide,
     tiers: Option<&TierOptions>,
 ) -> Result<MergeProgress, workspace::Error> {
-    if repo.history().is_ancestor(side.commit, ours)? {
+    if side.is_in(repo, ours)? {
         return Ok(MergeProgress::Ended(MergeResult::UpToDate));
     }
-    let conflict = match git::merge::merge_commits(repo, ours, side.commit) {
+    let conflict = match merge_from(repo, side.base, ours, side.commit) {
         Ok(tree) => {
             let merged = checked(repo, tree, ours, side, &LossExemptions::default())?;
             return Ok(MergeProgress::Ended(merged));
@@ -62,7 +101,7 @@ pub(crate) fn merge_side(
         Err(MergeError::Conflict(conflict)) => conflict,
         Err(MergeError::Git(error)) => return Err(error.into()),
     };
-    let base = git::merge::merge_base_tree(repo, ours, side.commit)?;
+    let base = base_tree(repo, side.base, ours, side.commit)?;
     let Some((tiers, base)) = tiers.zip(base) else {
         return Ok(MergeProgress::Ended(MergeResult::Conflict(conflict)));
     };
@@ -106,7 +145,8 @@ fn checked(
     side: &MergeSide,
     exemptions: &LossExemptions,
 ) -> Result<MergeResult, workspace::Error> {
-    match check_merge(repo, ours, side.commit, tree, exemptions)? {
+    let base = base_tree(repo, side.base, ours, side.commit)?;
+    match check_from(repo, base, [ours, side.commit], tree, exemptions)? {
         Some(lossy) => Ok(MergeResult::Lossy(lossy)),
         None => Ok(MergeResult::Merged(merge_commit(repo, tree, ours, side)?)),
     }
@@ -120,7 +160,17 @@ pub(crate) fn check_merge(
     merged: TreeId,
     exemptions: &LossExemptions,
 ) -> Result<Option<LossyMerge>, git::Error> {
-    let Some(base) = git::merge::merge_base_tree(repo, ours, theirs)? else { return Ok(None) };
+    check_from(repo, base_tree(repo, None, ours, theirs)?, [ours, theirs], merged, exemptions)
+}
+
+fn check_from(
+    repo: &Repo,
+    base: Option<TreeId>,
+    [ours, theirs]: [CommitId; 2],
+    merged: TreeId,
+    exemptions: &LossExemptions,
+) -> Result<Option<LossyMerge>, git::Error> {
+    let Some(base) = base else { return Ok(None) };
     match git::check_merge_result(repo, base, repo.tree_of(ours)?, repo.tree_of(theirs)?, merged, exemptions) {
         Ok(_) => Ok(None),
         Err(MergeCheckError::Loss(lossy)) => Ok(Some(lossy)),

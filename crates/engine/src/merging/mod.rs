@@ -16,7 +16,8 @@ mod structural;
 mod tiers;
 
 pub(crate) use clean_merge::{
-    MergeProgress, MergeResult, MergeSide, check_merge, merge_commit, merge_resolved, merge_side, merge_spec,
+    MergeProgress, MergeResult, MergeSide, base_tree, check_merge, merge_commit, merge_from, merge_resolved,
+    merge_side, merge_spec,
 };
 pub(crate) use conflict_data::{conflicted_paths, conflicts_value};
 pub use learning::{learn_resolutions, resolved_hunks};

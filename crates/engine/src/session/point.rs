@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::env::{Error, SessionRepos};
 use crate::view::{recorded_pipeline, recorded_state};
 use git::record::{CutTarget, History, cut_at, run_contexts};
-use pleach_core::event::{CutPoint, Event, HistoryCut, PipelineStarted, Snapshot};
+use pleach_core::budget::Amount;
+use pleach_core::event::{CutPoint, Event, HistoryCut, PipelineStarted, Recorded, Snapshot};
 use pleach_core::ids::{CommitId, ContextId, NodeId, RunId, TurnId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::{Position, State};
@@ -29,6 +32,25 @@ pub struct RunPoint {
     pub tip: CommitId,
     /// Nothing has happened after it but that the run was paused or resumed.
     pub is_newest: bool,
+    /// What the run has done after it, by node.
+    pub later: Vec<DoneLater>,
+}
+
+/// What a run has done of a node after a point. What went back to a turn before that counts as well.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DoneLater {
+    /// The node.
+    pub node: NodeId,
+    /// It runs a command, which runs again where the run goes on from the point.
+    pub is_command: bool,
+    /// How often it has ended.
+    pub times: u32,
+    /// The turns that agents have taken there.
+    pub turns: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Their cost in dollars, as far as it is known.
+    pub cost_usd: f64,
 }
 
 impl RunPoint {
@@ -65,8 +87,8 @@ impl RunPoint {
             _ => None,
         };
         let is_newest = chains.iter().all(|chain| cut.get(&chain.context).is_some_and(|point| is_end(chain, *point)));
-        let (started, tip) = (root.started.clone(), root.tip);
-        Ok(Self { run: run.clone(), turn, cut, states, started, pipeline, tip, is_newest })
+        let (started, tip, later) = (root.started.clone(), root.tip, done_later(&chains, &cut));
+        Ok(Self { run: run.clone(), turn, cut, states, started, pipeline, tip, is_newest, later })
     }
 
     /// What the root of the run is there.
@@ -115,6 +137,51 @@ fn check_commits(repos: &SessionRepos, snapshot: &Snapshot) -> Result<(), Error>
         }
     }
     Ok(())
+}
+
+/// The events of a chain after a point, or all of its own where the point is before them.
+fn after<'h>(chain: &'h History, cut: &HistoryCut) -> impl Iterator<Item = &'h Recorded> {
+    let point = cut.get(&chain.context);
+    let at = point.and_then(|point| chain.records.iter().position(|record| record.commit == point.record));
+    let own = chain.records.iter().enumerate().filter(|(_, record)| record.context == chain.context);
+    own.flat_map(move |(place, record)| {
+        let skipped = match (at, point) {
+            (Some(at), _) if place < at => usize::MAX,
+            (Some(at), Some(point)) if place == at => point.events,
+            _ => 0,
+        };
+        record.events.iter().skip(skipped)
+    })
+}
+
+fn done_later(chains: &[History], cut: &HistoryCut) -> Vec<DoneLater> {
+    let mut nodes: Vec<DoneLater> = Vec::new();
+    for event in chains.iter().flat_map(|chain| after(chain, cut)).map(|recorded| &recorded.event) {
+        let node = match event {
+            Event::NodeExecution(data) => &data.node_id,
+            Event::AgentTurn(data) => &data.node_id,
+            Event::ToolExecution(data) => &data.node_id,
+            _ => continue,
+        };
+        let known = nodes.iter().position(|known| known.node == *node).unwrap_or_else(|| {
+            let (is_command, times, turns, tokens, cost_usd) = (false, 0, 0, 0, 0.0);
+            nodes.push(DoneLater { node: node.clone(), is_command, times, turns, tokens, cost_usd });
+            nodes.len() - 1
+        });
+        let known = &mut nodes[known];
+        match event {
+            Event::NodeExecution(_) => known.times += 1,
+            Event::ToolExecution(_) => known.is_command = true,
+            Event::AgentTurn(data) => {
+                let spent = Amount::of_turn(data);
+                known.turns += 1;
+                known.tokens += spent.tokens.total();
+                known.cost_usd += spent.known_usd().unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    nodes
 }
 
 /// Whether nothing of substance follows a point in its chain.

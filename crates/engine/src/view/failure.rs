@@ -26,7 +26,8 @@ pub struct NodeFailure {
 }
 
 impl NodeFailure {
-    pub(super) fn read(recorded: &Recorded) -> Option<Self> {
+    /// What an event tells of one, if it does.
+    pub fn read(recorded: &Recorded) -> Option<Self> {
         let Event::NodeExecution(data) = &recorded.event else { return None };
         let own = matches!(data.outcome.status, Status::Fail | Status::Retry);
         let reason = match &data.route {

@@ -104,7 +104,8 @@ impl TurnView {
         self.commit.as_ref()?.get(repo).copied()
     }
 
-    pub(super) fn read(recorded: &Recorded) -> Option<Self> {
+    /// What an event tells of one, if it does.
+    pub fn read(recorded: &Recorded) -> Option<Self> {
         let spent = match &recorded.event {
             Event::AgentTurn(data) => Amount::of_turn(data),
             _ => Amount::default(),

@@ -387,6 +387,11 @@ impl View {
         self.turns().into_iter().find(|turn| turn.turn == *id)
     }
 
+    /// A message of a context by its number.
+    pub fn message_in(&self, repo: &Repo, context: &ContextId, number: u64) -> Result<Message, Error> {
+        message(repo, self.history_of(context), number)
+    }
+
     /// The messages of a turn.
     pub fn messages(&self, repo: &Repo, turn: &TurnView) -> Result<Vec<Message>, Error> {
         let Some(range) = turn.messages else { return Ok(Vec::new()) };
@@ -448,7 +453,7 @@ impl View {
     }
 
     /// The events of all contexts with the records that hold them, in order of time, those a replay has inherited first.
-    fn all_events(&self) -> Vec<(&Record, &Recorded)> {
+    pub fn all_events(&self) -> Vec<(&Record, &Recorded)> {
         let histories = std::iter::once(&self.history).chain(&self.branches);
         let own = histories.flat_map(|history| {
             let is_own = |record: &&Record| record.context.within_run() == history.context.within_run();

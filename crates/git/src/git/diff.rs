@@ -90,6 +90,42 @@ pub fn patch(repo: &Repo, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Resul
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The differences between pairs of trees as patches for people, in the order of the pairs. One program makes them all.
+pub fn patches(repo: &Repo, pairs: &[(TreeId, TreeId)]) -> Result<Vec<String>, Error> {
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let args = ["diff-tree", "--stdin", "-p"].iter().chain(&PLAIN);
+    let asked: String = pairs.iter().map(|(old, new)| format!("{old} {new}\n")).collect();
+    let finished = repo.shared.program.run_with_stdin(repo.git_dir(), args, asked.as_bytes())?;
+    if finished.code != Some(0) {
+        pairs.iter().try_for_each(|(old, new)| verify::check_difference(repo, *old, *new))?;
+    }
+    let text = String::from_utf8_lossy(&finished.success()?).into_owned();
+    let found = split_patches(&text);
+    // Of trees that are equal git may say nothing.
+    Ok(pairs.iter().map(|(old, new)| found.get(&format!("{old} {new}")).map_or("", |patch| patch).to_owned()).collect())
+}
+
+/// The patches `git diff-tree --stdin` prints, by the line of two ids before each. No line of a patch is two ids: what is
+/// of a file has a mark before it.
+fn split_patches(text: &str) -> BTreeMap<String, &str> {
+    let is_id = |word: &str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_head = |line: &str| line.split_once(' ').is_some_and(|(old, new)| is_id(old) && is_id(new));
+    let (mut patches, mut head, mut start, mut at) = (BTreeMap::new(), None, 0, 0);
+    for line in text.split_inclusive('\n') {
+        if is_head(line.trim_end_matches('\n')) {
+            if let Some(head) = head.replace(line.trim_end().to_owned()) {
+                patches.insert(head, &text[start..at]);
+            }
+            start = at + line.len();
+        }
+        at += line.len();
+    }
+    patches.extend(head.map(|head| (head, &text[start..])));
+    patches
+}
+
 /// The same with a summary per file before it: the summary, then the patch.
 pub fn patch_with_stat(repo: &Repo, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<(String, String), Error> {
     let bytes = diff_tree(repo, &["--patch-with-stat"], old, new, paths)?;
@@ -112,11 +148,13 @@ pub(super) fn renames(repo: &Repo, old: TreeId, new: TreeId) -> Result<BTreeMap<
     Ok(fields.chunks_exact(3).map(|field| (RepoPath::new(field[1]), RepoPath::new(field[2]))).collect())
 }
 
+/// However the user likes their diffs.
+const PLAIN: [&str; 6] = ["--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "-r", "-M"];
+
 fn diff_tree(repo: &Repo, form: &[&str], old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<Vec<u8>, Error> {
     let trees = (old, new);
     let (old, new) = (old.to_string(), new.to_string());
-    let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "-r", "-M"];
-    let args = ["--literal-pathspecs", "diff-tree"].iter().chain(&plain).chain(form).map(OsStr::new);
+    let args = ["--literal-pathspecs", "diff-tree"].iter().chain(&PLAIN).chain(form).map(OsStr::new);
     let args = args.chain([OsStr::new(&old), OsStr::new(&new), OsStr::new("--")]);
     let args = args.chain(paths.iter().map(|path| OsStr::from_bytes(path.as_bytes())));
     let finished = repo.shared.program.run(repo.git_dir(), args)?;
@@ -212,6 +250,17 @@ fn parse_numstat(bytes: &[u8]) -> Vec<FileStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patches_are_told_apart_by_the_ids_before_them() {
+        let [a, b] = ["a".repeat(40), "b".repeat(40)];
+        let text = format!("{a} {b}\ndiff --git x x\n+{b} {a}\n{b} {a}\n{b} {b}\ndiff --git y y\n");
+        let found = split_patches(&text);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[&format!("{a} {b}")], format!("diff --git x x\n+{b} {a}\n"));
+        assert_eq!(found[&format!("{b} {a}")], "");
+        assert_eq!(found[&format!("{b} {b}")], "diff --git y y\n");
+    }
 
     #[test]
     fn counted_lines_are_read() {

@@ -64,7 +64,7 @@ const SUBJECTS_LOOKED_AT: usize = 300;
 /// The history of commits.
 #[derive(Clone, Copy)]
 pub struct CommitHistory<'r> {
-    shared: &'r RepoShared,
+    pub(super) shared: &'r RepoShared,
 }
 
 impl fmt::Debug for CommitHistory<'_> {
@@ -135,7 +135,7 @@ impl<'r> CommitHistory<'r> {
     }
 
     /// Whether the parents of a commit are missing because the clone is shallow.
-    pub(super) fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
+    pub fn is_shallow_at(&self, id: CommitId) -> Result<bool, Error> {
         Ok(shallow(&self.local())?.contains(&to_gix(id)))
     }
 
@@ -231,20 +231,20 @@ pub(super) const TWO: u8 = 2;
 
 const BOTH: u8 = ONE | TWO;
 
-struct HistoryReader {
+pub(super) struct HistoryReader {
     repo: gix::Repository,
     /// The commits whose parents a shallow clone left behind.
     shallow: HashSet<ObjectId>,
 }
 
 impl HistoryReader {
-    fn new(shared: &RepoShared) -> Result<Self, Error> {
+    pub fn new(shared: &RepoShared) -> Result<Self, Error> {
         // A whole history would drive everything else out of memory.
         let repo = shared.pool.handle.to_thread_local();
         Ok(Self { shallow: shallow(&repo)?, repo })
     }
 
-    fn read<T>(
+    pub fn read<T>(
         &self,
         id: ObjectId,
         take: impl FnOnce(&gix::objs::CommitRef<'_>, Vec<ObjectId>) -> T,
@@ -362,7 +362,7 @@ fn read<T>(
     Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 
-fn kept(commit: &gix::objs::CommitRef<'_>) -> CommitText {
+pub(super) fn kept(commit: &gix::objs::CommitRef<'_>) -> CommitText {
     // An unreadable date is no reason to lose a commit.
     let date = commit.author().ok().and_then(|author| author.time().ok()).unwrap_or_default();
     CommitText { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }

@@ -20,7 +20,8 @@
 //!   processes left.
 //!
 //! What does history say?
-//! - [`CommitHistory`] walks it, [`diff`] compares trees, [`merge`] merges without a checkout, `conflict` is what git could
+//! - [`CommitHistory`] walks it (`newest_first` as far as somebody asks), [`blame`] asks git who wrote a line, `joins` finds
+//!   merges by their messages, [`diff`] compares trees, [`merge`] merges without a checkout, `conflict` is what git could
 //!   not merge, and `merge_check` checks what came of it; `attributes` is what `.gitattributes` say of its files.
 //!
 //! How do agents work on files?
@@ -39,6 +40,7 @@
 //! For tests: [`crash`] has the points at which they let the process die. For whoever waits: `progress`.
 
 mod attributes;
+pub mod blame;
 mod checkouts;
 mod checksum;
 mod conflict;
@@ -54,6 +56,7 @@ mod history;
 mod id;
 mod inflate;
 mod interrupted_merge;
+mod joins;
 pub mod land;
 mod landing_conflicts;
 mod landing_note;
@@ -61,6 +64,7 @@ mod loose;
 mod loose_ref;
 pub mod merge;
 mod merge_check;
+mod newest_first;
 mod object;
 mod objects;
 mod open;
@@ -95,13 +99,15 @@ pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use head::Head;
 pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryParent};
 pub use id::{BlobId, TreeId};
+pub use joins::merges_since;
 pub use land::LandError;
 pub use merge::MergeError;
 pub use merge_check::{LossyMerge, MergeCheckError, check_merge_result};
+pub use newest_first::NewestFirst;
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::discover;
 pub use pleach_core::merge::interrupted::BrokenOff;
-pub use program::version;
+pub use program::{pager, version};
 pub use progress::{FileOperation, FileProgress};
 pub use ref_update::{RefUpdate, SwapError};
 pub use refs::Refs;

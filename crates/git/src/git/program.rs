@@ -240,6 +240,13 @@ pub fn version(environment: &Environment) -> Result<String, Error> {
     Program::new(environment).version(Path::new("/"))
 }
 
+/// The command that shows long output at a terminal, as git decides it: `GIT_PAGER`, the user's `core.pager`, `PAGER`, and
+/// without any of them the one git was built with. What a repository sets does not count, for agents may write there.
+pub fn pager(environment: &Environment) -> Result<String, Error> {
+    let said = Program::new(environment).run(Path::new("/"), ["var", "GIT_PAGER"])?.success()?;
+    Ok(String::from_utf8_lossy(&said).trim().to_owned())
+}
+
 /// Major and minor number out of `git version 2.47.3` and its vendor spellings.
 pub(super) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let number = text.strip_prefix("git version ")?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{History, Record};
-use pleach_core::event::{CutPoint, Event, ForkKind, HistoryCut, Recorded, Route};
+use pleach_core::event::{ContextForked, CutPoint, Event, ForkKind, HistoryCut, Recorded, Route};
 use pleach_core::ids::{CommitId, ContextId, NodeId, TurnId};
 
 /// The point that is wanted.
@@ -51,28 +51,32 @@ pub enum NoCut {
 
 /// The cut of a run at a point of it. `chains` are its contexts, read whole, the root among them.
 ///
-/// A context other than that of the point stands at its newest record that is not later, within the same stretch between two
+/// A context other than that of the point stands at its newest event that is not later, within the same stretch between two
 /// resumes: inside a stretch one loop stamps all of them. Clocks may step back, so what does not fit together is moved until
 /// it does.
 pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Result<HistoryCut, NoCut> {
-    let chains: BTreeMap<&ContextId, Chain<'_>> =
-        chains.iter().map(|history| (&history.context, Chain::new(history))).collect();
+    let chains: BTreeMap<&ContextId, ContextChain<'_>> =
+        chains.iter().map(|history| (&history.context, ContextChain::new(history))).collect();
     if *target == CutTarget::Newest {
         return Ok(chains.iter().filter_map(|(id, chain)| Some(((*id).clone(), chain.end()?))).collect());
     }
     let (of, at) = find(&chains, root, target)?;
     let (stretch, time) = (chains[&of].stretch(at), chains[&of].events(at).last().map(|(_, event)| event.at));
-    let stands = |(id, chain): (&&ContextId, &Chain<'_>)| {
+    let stands = |(id, chain): (&&ContextId, &ContextChain<'_>)| {
         if **id == of {
             return Some(((*id).clone(), at));
         }
-        let is_before = |record: &&&Record| {
-            let point = CutPoint { record: record.commit, events: record.events.len() };
-            let own = chain.stretch(point);
-            own < stretch || own == stretch && record.events.last().map(|event| event.at) <= time
-        };
-        let own = chain.own.iter().rev().find(|record| is_before(&record));
-        own.map(|record| ((*id).clone(), CutPoint { record: record.commit, events: record.events.len() }))
+        let mut resumes = chain.stretch_before();
+        let mut newest = None;
+        for record in &chain.own {
+            for (event, events) in record.events.iter().zip(1..) {
+                resumes += usize::from(matches!(event.event, Event::Resumed(_)));
+                if resumes < stretch || resumes == stretch && Some(event.at) <= time {
+                    newest = Some(CutPoint { record: record.commit, events });
+                }
+            }
+        }
+        newest.map(|point| ((*id).clone(), point))
     };
     let mut cut: HistoryCut = chains.iter().filter_map(stands).collect();
     while repair(&chains, root, &of, &mut cut) {}
@@ -81,8 +85,8 @@ pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Resul
 
 /// The turns of a run that it has gone back behind. They stay recorded and count as spent.
 pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
-    let chains: BTreeMap<&ContextId, Chain<'_>> =
-        chains.iter().map(|history| (&history.context, Chain::new(history))).collect();
+    let chains: BTreeMap<&ContextId, ContextChain<'_>> =
+        chains.iter().map(|history| (&history.context, ContextChain::new(history))).collect();
     let mut cut: HistoryCut = chains.iter().filter_map(|(id, chain)| Some(((*id).clone(), chain.end()?))).collect();
     while repair(&chains, root, root, &mut cut) {}
     let turn = |event: &Event| match event {
@@ -90,7 +94,7 @@ pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
         Event::ToolExecution(data) => Some(data.turn.clone()),
         _ => None,
     };
-    let own = |chain: &Chain<'_>| -> BTreeSet<TurnId> {
+    let own = |chain: &ContextChain<'_>| -> BTreeSet<TurnId> {
         chain.own.iter().flat_map(|record| &record.events).filter_map(|event| turn(&event.event)).collect()
     };
     let counts: BTreeSet<TurnId> = cut
@@ -102,7 +106,7 @@ pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
 
 /// The point, and the context it is in.
 fn find(
-    chains: &BTreeMap<&ContextId, Chain<'_>>,
+    chains: &BTreeMap<&ContextId, ContextChain<'_>>,
     root: &ContextId,
     target: &CutTarget,
 ) -> Result<(ContextId, CutPoint), NoCut> {
@@ -134,10 +138,26 @@ fn find(
 }
 
 /// Moves one context that does not fit to the others. Returns whether there was one.
-fn repair(chains: &BTreeMap<&ContextId, Chain<'_>>, root: &ContextId, of: &ContextId, cut: &mut HistoryCut) -> bool {
+fn repair(
+    chains: &BTreeMap<&ContextId, ContextChain<'_>>,
+    root: &ContextId,
+    of: &ContextId,
+    cut: &mut HistoryCut,
+) -> bool {
     let forked: BTreeSet<ContextId> = cut.iter().flat_map(|(id, point)| chains[id].forked(*point)).collect();
+    // What is asked for was forked, whatever the clock says, and so were those it was forked from.
+    let mut asked = of.clone();
+    while let Some(fork) = chains.get(&asked).and_then(ContextChain::fork).filter(|_| asked != *root) {
+        if !forked.contains(&asked)
+            && let Some(point) = chains.get(&fork.from).and_then(|parent| parent.telling_of(&asked))
+        {
+            cut.insert(fork.from.clone(), point);
+            return true;
+        }
+        asked.clone_from(&fork.from);
+    }
     let stray =
-        cut.keys().find(|id| *id != root && *id != of && !forked.contains(*id) && chains[id].is_branch()).cloned();
+        cut.keys().find(|id| *id != root && *id != of && !forked.contains(*id) && chains[id].fork().is_some()).cloned();
     if let Some(stray) = stray {
         cut.remove(&stray);
         return true;
@@ -145,8 +165,8 @@ fn repair(chains: &BTreeMap<&ContextId, Chain<'_>>, root: &ContextId, of: &Conte
     for (parent, point) in cut.iter() {
         let told = chains[parent].told_ends(*point);
         let early = told.into_iter().find(|(branch, _)| {
-            let there = cut.get(branch).zip(chains.get(branch));
-            there.is_some_and(|(point, chain)| !chain.has_ended(*point))
+            let has_ended = |chain: &ContextChain<'_>| cut.get(branch).is_some_and(|point| chain.has_ended(*point));
+            chains.get(branch).is_some_and(|chain| !has_ended(chain))
         });
         let Some((branch, before)) = early else { continue };
         if parent == of {
@@ -167,7 +187,7 @@ fn repair(chains: &BTreeMap<&ContextId, Chain<'_>>, root: &ContextId, of: &Conte
 }
 
 /// The chain of a context.
-struct Chain<'h> {
+struct ContextChain<'h> {
     context: &'h ContextId,
     records: &'h [Record],
     /// Its own records, without those it was forked from.
@@ -176,7 +196,7 @@ struct Chain<'h> {
     places: BTreeMap<CommitId, usize>,
 }
 
-impl<'h> Chain<'h> {
+impl<'h> ContextChain<'h> {
     fn new(history: &'h History) -> Self {
         let (context, records) = (&history.context, &history.records[..]);
         let own = records.iter().filter(|record| record.context == *context).collect();
@@ -214,6 +234,12 @@ impl<'h> Chain<'h> {
         })
     }
 
+    /// The same without those of the contexts it was forked from.
+    fn effective_own(&self, point: CutPoint) -> impl Iterator<Item = (usize, &'h Recorded)> {
+        let own = self.effective(point).filter(|(record, _, _)| self.records[*record].context == *self.context);
+        own.map(|(record, _, event)| (record, event))
+    }
+
     /// All events of the chain up to a point, with their records.
     fn events(&self, point: CutPoint) -> impl Iterator<Item = (&'h Record, &'h Recorded)> {
         let place = self.places.get(&point.record).copied().unwrap_or_default();
@@ -222,6 +248,12 @@ impl<'h> Chain<'h> {
             let counting = if at == place { point.events } else { usize::MAX };
             record.events.iter().take(counting).map(move |event| (record, event))
         })
+    }
+
+    /// How often the run was resumed before the chain began.
+    fn stretch_before(&self) -> usize {
+        let before = self.records.iter().take_while(|record| record.context != *self.context);
+        before.flat_map(|record| &record.events).filter(|event| matches!(event.event, Event::Resumed(_))).count()
     }
 
     /// How often the run was resumed before.
@@ -293,16 +325,28 @@ impl<'h> Chain<'h> {
 
     /// The contexts that are forked from it at a point.
     fn forked(&self, point: CutPoint) -> impl Iterator<Item = ContextId> {
-        self.effective(point).filter_map(|(_, _, event)| match &event.event {
-            Event::ContextForked(fork) if fork.kind == ForkKind::Parallel => Some(fork.context.clone()),
+        self.effective_own(point).filter_map(|(_, event)| match &event.event {
+            Event::ContextForked(fork) if fork.kind == ForkKind::Parallel && fork.from == *self.context => {
+                Some(fork.context.clone())
+            }
             _ => None,
         })
     }
 
-    /// Whether another context tells of its fork. A branch of a replay that was open when it began does so itself.
-    fn is_branch(&self) -> bool {
-        let first = self.own.first().and_then(|record| record.events.first());
-        matches!(first.map(|first| &first.event), Some(Event::ContextForked(fork)) if fork.kind == ForkKind::Parallel)
+    /// The fork it began with, where another context tells of it. A branch of a replay that was open when that began does
+    /// so itself.
+    fn fork(&self) -> Option<&'h ContextForked> {
+        match &self.own.first()?.events.first()?.event {
+            Event::ContextForked(fork) if fork.kind == ForkKind::Parallel => Some(fork),
+            _ => None,
+        }
+    }
+
+    /// The point after the record that tells of a fork.
+    fn telling_of(&self, context: &ContextId) -> Option<CutPoint> {
+        let tells = |event: &Recorded| matches!(&event.event, Event::ContextForked(fork) if fork.context == *context);
+        let record = self.own.iter().find(|record| record.events.iter().any(tells))?;
+        Some(CutPoint { record: record.commit, events: record.events.len() })
     }
 
     /// The branches whose end it tells of by themselves, each with the point before that.
@@ -312,7 +356,7 @@ impl<'h> Chain<'h> {
             Some(CutPoint { record: before.commit, events: before.events.len() })
                 .filter(|_| before.context == *self.context)
         };
-        let told = self.effective(point).filter_map(|(record, _, event)| match &event.event {
+        let told = self.effective_own(point).filter_map(|(record, event)| match &event.event {
             Event::ParallelBranchCompleted(ended) if !ended.stopped => Some((ended.context.clone(), before(record))),
             _ => None,
         });
@@ -328,5 +372,193 @@ impl<'h> Chain<'h> {
             _ => None,
         });
         newest == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::git::TreeId;
+
+    /// An event at a second: `("AgentTurn", {…})`.
+    fn event(kind: &str, at: i64, data: Value) -> Recorded {
+        let at = Timestamp::from_second(at).expect("a time");
+        let json = json!({"type": format!("dev.orchestra.{kind}"), "version": 1, "at": at, "data": data});
+        Recorded::from_json(json).expect("an event")
+    }
+
+    fn turn(context: &str, number: u64, at: i64) -> Recorded {
+        event(
+            "AgentTurn",
+            at,
+            json!({
+                "turn": format!("{context}.{number}"), "turn_number": number, "node_id": "n", "visit": 1, "attempt": 1,
+                "agent": "a", "model": "m", "provider": "p", "messages": null, "tool_calls": [], "files_written": {},
+                "token_usage": {"input": 0, "cache_read": 0, "cache_write": 0, "output": 0, "reasoning": 0},
+                "cost_usd": null, "git_sha": null, "commit_message": null, "boundary": "exact", "agent_state_ref": null,
+            }),
+        )
+    }
+
+    fn fork(context: &str, at: i64) -> Recorded {
+        let data = json!({
+            "from": "main", "context": context, "kind": "parallel", "node_id": "n", "base": {}, "branches": {},
+        });
+        event("ContextForked", at, data)
+    }
+
+    fn ended(node: &str, at: i64) -> Recorded {
+        event(
+            "NodeExecution",
+            at,
+            json!({
+                "node_id": node, "visit": 1, "attempt": 1, "outcome": {"status": "success"}, "route": {"kind": "join", "to": "j"},
+                "duration_ms": 0, "prompt": null, "response": null,
+            }),
+        )
+    }
+
+    fn told(context: &str, at: i64) -> Recorded {
+        event(
+            "ParallelBranchCompleted",
+            at,
+            json!({
+                "node_id": "f", "context": context, "outcome": {"status": "success"}, "work": {},
+            }),
+        )
+    }
+
+    fn resumed(at: i64) -> Recorded {
+        event("Resumed", at, json!({}))
+    }
+
+    fn id(number: u8) -> CommitId {
+        CommitId::from_bytes([number; 20])
+    }
+
+    /// A chain of records, each with its events; those of other contexts come first.
+    fn chain(context: &str, first: u8, before: &[Record], own: Vec<Vec<Recorded>>) -> History {
+        let context: ContextId = context.parse().expect("a context");
+        let own = (first..).zip(own).map(|(number, events)| Record {
+            commit: id(number),
+            context: context.clone(),
+            tree: TreeId::from_bytes([0; 20]),
+            events,
+        });
+        let records: Vec<Record> = before.iter().cloned().chain(own).collect();
+        History::of_values(context, records)
+    }
+
+    fn at(cut: &HistoryCut, context: &str) -> Option<(CommitId, usize)> {
+        cut.get(&context.parse::<ContextId>().expect("a context")).map(|point| (point.record, point.events))
+    }
+
+    fn main() -> ContextId {
+        ContextId::main()
+    }
+
+    /// `main` forks `a` and `b`; each takes turns, and `main` tells of their ends.
+    fn fan_out(shift: i64) -> Vec<History> {
+        let begin = vec![vec![resumed(1)], vec![turn("main", 1, 2)], vec![fork("a", 3), fork("b", 3)]];
+        let root = chain("main", 1, &[], begin.clone());
+        let a = vec![vec![fork("a", 3)], vec![turn("a", 1, 4)], vec![turn("a", 2, 6)], vec![ended("n", 7)]];
+        let b = vec![vec![fork("b", 3)], vec![turn("b", 1, 5 + shift)], vec![ended("n", 8 + shift)]];
+        let (a, b) = (chain("a", 10, &root.records, a), chain("b", 20, &root.records, b));
+        let whole = begin.into_iter().chain([vec![told("a", 9), told("b", 9)], vec![turn("main", 2, 10)]]).collect();
+        vec![chain("main", 1, &[], whole), a, b]
+    }
+
+    fn cut(chains: &[History], turn: &str) -> HistoryCut {
+        cut_at(chains, &main(), &CutTarget::Turn(turn.parse().expect("a turn"))).expect("a cut")
+    }
+
+    #[test]
+    fn others_stand_where_they_stood() {
+        let chains = fan_out(0);
+        let of_a = cut(&chains, "a.1");
+        let stand = (at(&of_a, "main"), at(&of_a, "a"), at(&of_a, "b"));
+        assert_eq!(stand, (Some((id(3), 2)), Some((id(11), 1)), Some((id(20), 1))));
+        let of_b = cut(&chains, "b.1");
+        assert_eq!((at(&of_b, "a"), at(&of_b, "b")), (Some((id(11), 1)), Some((id(21), 1))));
+        let of_main = cut(&chains, "main.1");
+        assert_eq!(of_main.keys().map(ContextId::as_str).collect::<Vec<_>>(), ["main"], "they are not forked yet");
+        let later = cut(&chains, "main.2");
+        assert_eq!((at(&later, "a"), at(&later, "b")), (Some((id(13), 1)), Some((id(22), 1))));
+    }
+
+    #[test]
+    fn clock_steps_do_not_tear_contexts() {
+        // The clock of the loop stepped back: b seems to end after main has told so, or before it was forked.
+        for shift in [100, -100] {
+            let chains = fan_out(shift);
+            for turn in ["main.1", "a.1", "a.2", "b.1", "main.2"] {
+                let cut = cut(&chains, turn);
+                let main_at = at(&cut, "main").unwrap_or_else(|| panic!("{shift} {turn}: {cut:?}")).0;
+                let tells = [id(4), id(5)].contains(&main_at);
+                let has_ended = at(&cut, "b") == Some((id(22), 1)) && at(&cut, "a") == Some((id(13), 1));
+                assert!(!tells || has_ended, "{shift} {turn}: {cut:?}");
+                let is_forked = main_at != id(1) && main_at != id(2);
+                assert!(is_forked || at(&cut, "a").is_none() && at(&cut, "b").is_none(), "{shift} {turn}: {cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_recorded_with_its_end_stands_for_that() {
+        let checkpoint = |at| event("PipelineCompleted", at, json!({"workspace_snapshot": {}}));
+        let events = vec![turn("main", 1, 2), ended("n", 3), checkpoint(4)];
+        let found = cut(&[chain("main", 1, &[], vec![vec![resumed(1)], events])], "main.1");
+        assert_eq!(at(&found, "main"), Some((id(2), 2)), "up to what ends the run");
+        let none = cut_at(
+            &[chain("main", 1, &[], vec![vec![resumed(1)]])],
+            &main(),
+            &CutTarget::Turn("main.7".parse().unwrap()),
+        );
+        assert!(matches!(none, Err(NoCut::NoTurn { .. })));
+    }
+
+    proptest! {
+        /// Which turns, ends and forks count does not depend on how events were gathered into records.
+        #[test]
+        fn a_cut_is_the_same_for_any_split(
+            turns in 1_u64..12,
+            splits in prop::collection::vec(any::<bool>(), 24),
+            wanted in any::<prop::sample::Index>(),
+        ) {
+            let events: Vec<Recorded> = (1..=turns).map(|number| turn("main", number, number.cast_signed() * 10)).collect();
+            let others: Vec<Recorded> = (1..=turns).map(|number| turn("a", number, number.cast_signed() * 10 + 5)).collect();
+            let whole = |splits: &[bool], all: &[Recorded]| {
+                let mut records: Vec<Vec<Recorded>> = Vec::new();
+                for (event, split) in all.iter().zip(splits.iter().cycle()) {
+                    match records.last_mut().filter(|_| !split) {
+                        Some(last) => last.push(event.clone()),
+                        None => records.push(vec![event.clone()]),
+                    }
+                }
+                records
+            };
+            let count = |splits: &[bool]| {
+                let begin = vec![vec![resumed(1), fork("a", 1)]];
+                let root = chain("main", 1, &[], begin.iter().cloned().chain(whole(&[true], &events)).collect());
+                let branch = chain("a", 100, &root.records[..1], whole(splits, &others));
+                let number = wanted.index(usize::try_from(turns).unwrap()) as u64 + 1;
+                let chains = [root, branch];
+                let cut = cut(&chains, &format!("main.{number}"));
+                let counts = |history: &History| {
+                    let point = cut.get(&history.context).copied();
+                    let chain = ContextChain::new(history);
+                    point.map(|point| chain.effective_own(point).count())
+                };
+                (counts(&chains[0]), counts(&chains[1]), number)
+            };
+            let (own, others, number) = count(&[true]);
+            let number = usize::try_from(number).unwrap();
+            prop_assert_eq!((own, others.unwrap_or_default()), (Some(number + 2), number - 1));
+            prop_assert_eq!(count(&splits), (own, others, number as u64), "the others stand where they stood");
+        }
     }
 }

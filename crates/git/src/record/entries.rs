@@ -16,6 +16,9 @@ pub const QUEUES: &str = "refs/pleach/queue/";
 pub const ENTRY_FILE: &str = "entry.json";
 pub const LOG_FILE: &str = "log.txt";
 
+/// Entries are archived when they were made and closed so many days ago.
+pub const ARCHIVED_AFTER_DAYS: i64 = 30;
+
 pub const COMMIT_FILE: &str = "commit";
 
 pub const CONFLICT_TRAILER: &str = "Pleach-Conflict";
@@ -103,20 +106,46 @@ pub fn is_conflict_of(message: &[u8], id: &EntryId) -> bool {
     CommitMessage::read(&String::from_utf8_lossy(message)).trailer(CONFLICT_TRAILER) == Some(id.as_str())
 }
 
+/// All archived entries, oldest first.
+pub fn archived_entries(repo: &Repo, target: &BranchName) -> Result<Vec<StoredEntry>, EntryError> {
+    let Some(at) = repo.refs().find(&archive_ref(target))? else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for found in repo.tree_entries(repo.tree_of(at)?)? {
+        if let Ok(id) = EntryId::new(found.path.to_string()) {
+            all.extend(archived_entry(repo, target, &id)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The commits of an entry's states, newest first, from that of one state on.
+pub fn state_commits(
+    repo: &Repo,
+    id: EntryId,
+    from: CommitId,
+) -> impl Iterator<Item = Result<Commit, git::Error>> + use<> {
+    let (repo, mut next) = (repo.clone(), Some(from));
+    std::iter::from_fn(move || {
+        let commit = match repo.commit(next.take()?) {
+            Ok(commit) => commit,
+            Err(error) => return Some(Err(error)),
+        };
+        // The first state has only its work below it.
+        is_state_of(&commit, &id).then(|| {
+            next = commit.parents.first().copied();
+            Ok(commit)
+        })
+    })
+}
+
 /// The states of an entry, newest first, each with when it began.
 pub fn entry_history(repo: &Repo, stored: &StoredEntry) -> Result<Vec<(Timestamp, QueueEntry)>, EntryError> {
     let name = entry_ref(&stored.entry.target, &stored.entry.id);
-    let (mut states, mut next) = (Vec::new(), Some(stored.at));
-    while let Some(at) = next {
-        let commit = repo.commit(at)?;
-        // The first state has only its work below it.
-        if !is_state_of(&commit, &stored.entry.id) {
-            break;
-        }
-        states.push((commit.at, read_state(repo, &name, at)?.entry));
-        next = commit.parents.first().copied();
-    }
-    Ok(states)
+    let states = state_commits(repo, stored.entry.id.clone(), stored.at).map(|commit| {
+        let commit = commit?;
+        Ok((commit.at, read_state(repo, &name, commit.id)?.entry))
+    });
+    states.collect()
 }
 
 /// What the tests of an entry printed when they failed last.

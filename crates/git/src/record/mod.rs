@@ -13,6 +13,7 @@ mod message;
 mod planning;
 mod reader;
 mod turns;
+mod walk;
 mod writer;
 
 pub use chain::{check_chain, work_commits};
@@ -21,6 +22,7 @@ pub use entries::{EntryError, StoredEntry, entry_history, entry_log, read_entry}
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
 pub use turns::AgentTurns;
+pub use walk::{ChainTip, ChainWalk, RecordCommit, StoredMessage, chain_tips};
 pub use writer::{Batch, ChainEnd, Recorder};
 
 use crate::git::{self, Repo};
@@ -118,6 +120,10 @@ pub enum Error {
         /// What is wrong.
         source: EventError,
     },
+}
+
+fn unreadable(session: &SessionId, commit: pleach_core::ids::CommitId, why: String) -> Error {
+    Error::Unreadable { session: session.clone(), commit, why }
 }
 
 impl Error {

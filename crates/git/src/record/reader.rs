@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     CONTEXT_TRAILER, ChainEnd, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER,
-    context_ref, contexts, message, root_ref,
+    context_ref, contexts, message, root_ref, unreadable,
 };
 use crate::git::{Repo, TreeId};
 use pleach_core::event::{ContextForked, CutPoint, Event, ForkKind, MessageRange, PipelineStarted, Recorded};
@@ -21,7 +21,7 @@ pub struct Record {
     /// The context that wrote it: that of the chain, or one it was forked from.
     pub context: ContextId,
     /// Its tree, for the messages.
-    tree: TreeId,
+    pub(super) tree: TreeId,
     /// Its events, in order.
     pub events: Vec<Recorded>,
 }
@@ -127,6 +127,27 @@ impl History {
         match found.events.into_iter().next().map(|recorded| recorded.event) {
             Some(Event::ContextForked(fork)) => Ok(fork),
             _ => Err(unreadable(session, record, "it is no replay".into())),
+        }
+    }
+
+    /// A chain of values, for tests.
+    #[cfg(test)]
+    pub(super) fn of_values(context: ContextId, records: Vec<Record>) -> Self {
+        let tip = records.last().map_or(CommitId::from_bytes([0; 20]), |record| record.commit);
+        let data = serde_json::json!({
+            "name": "p", "goal": "", "dot": "", "dot_path": "", "files": {}, "inputs": {}, "config": {}, "base": {},
+            "branches": {},
+        });
+        Self {
+            session: "abcdefgh".parse().expect("an id"),
+            context,
+            started: serde_json::from_value(data).expect("a start"),
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            first: tip,
+            forks: Vec::new(),
+            tip,
+            kept: None,
+            records,
         }
     }
 
@@ -371,8 +392,4 @@ fn read_stored_state(repo: &Repo, tree: TreeId) -> Result<Option<StoredState>, E
     let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
     let kept = bytes.and_then(|bytes| serde_json::from_slice::<StoredState>(&bytes).ok());
     Ok(kept.filter(|kept| kept.version == RECORD_VERSION))
-}
-
-fn unreadable(session: &SessionId, commit: CommitId, why: String) -> Error {
-    Error::Unreadable { session: session.clone(), commit, why }
 }

@@ -18,7 +18,7 @@
 //! [`Spawner::talk`] does the same for a command that gets input while it runs.
 //!
 //! Short helper programs, that is git, go through [`run_blocking`], which kills only readers that take too long and
-//! what waits for another machine: the others finish even if pleach is killed.
+//! what waits for another machine: the others finish even if pleach is killed. A [`Pager`] has the terminal.
 
 mod blocking;
 mod cancel;
@@ -28,6 +28,7 @@ mod env;
 mod error;
 mod exit;
 mod limits;
+mod pager;
 pub mod sandbox;
 mod shim;
 mod spawner;
@@ -45,6 +46,7 @@ pub use command::{CommandLimits, CommandSpec, Output, Signs};
 pub use error::SpawnError;
 pub use exit::{Exit, Timeout};
 pub use limits::{ENOUGH_FILES, check_threads, open_files, raise_open_files, shortage};
+pub use pager::Pager;
 pub use sandbox::{Connect, Sandbox};
 pub use shim::exec_main;
 pub use spawner::Spawner;

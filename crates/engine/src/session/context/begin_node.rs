@@ -14,7 +14,7 @@ use crate::session::worker::NodeFinished;
 use agents::agent::Agent;
 use agents::llm::Message;
 use pleach_core::budget::Allowance;
-use pleach_core::event::{NodeStarted, Outcome, Via, WarningCode};
+use pleach_core::event::{NodeStarted, Outcome, RewindVia, WarningCode};
 use pleach_core::ids::{CommitId, RepoName};
 use pleach_core::plan::pipeline::{HandlerKind, Node};
 use pleach_core::redact::is_marked;
@@ -118,9 +118,11 @@ fn conflict_work(context: &Context, node: &Node) -> Option<ConflictWork> {
     let lay = lay.map(|conflict| (conflict.repo.clone(), conflict.theirs)).collect();
     let sides = conflicts.iter().filter_map(|conflict| Some((conflict.repo.clone(), sides_of(state, conflict)?)));
     let sides = sides.collect();
+    let fork = state.forks.get(&branch).filter(|_| state.returns > 0);
+    let bases = fork.map(|fork| fork.base.clone()).unwrap_or_default();
     let (fan_out, join) = state.fan_out.as_ref().map(|fan_out| (fan_out.node.clone(), fan_out.join.clone())).unzip();
     let gate = join.filter(|_| !state.has_later_conflicts());
-    Some(ConflictWork { branch, paths, lay, sides, fan_out, gate })
+    Some(ConflictWork { branch, paths, lay, bases, sides, fan_out, gate })
 }
 
 pub(crate) fn newest_record(context: &Context) -> CommitId {
@@ -195,7 +197,7 @@ fn continuing(context: &mut Context, node: &Node) -> NodeStart {
     let has_turns = node.handler == HandlerKind::Codergen && context.state.has_turns();
     let (Ok(agent), true) = (context.engine.agents.of(node), has_turns) else { return NodeStart::Continued };
     let via = context.state.rewound.map(|rewound| rewound.via);
-    let is_told = via == Some(Some(Via::Summary)) || via.is_some() && is_of_another(&context.state, &*agent);
+    let is_told = via == Some(Some(RewindVia::Summary)) || via.is_some() && is_of_another(&context.state, &*agent);
     let resumable = || {
         let state = context.state.agent_state(None);
         state.is_some() && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id))

@@ -85,7 +85,7 @@ fn merge(
                 ("Orchestra-Session".into(), context.plan.run.session.to_string()),
             ],
         };
-        let side = MergeSide { commit: conflict.theirs, message, at: clock::now() };
+        let side = MergeSide { commit: conflict.theirs, base: None, message, at: clock::now() };
         let commit =
             changes.add_commit(&conflict.repo, copy.at().tip, |tree, ours| merging::merge_spec(tree, ours, &side))?;
         if let Some(git_sha) = commit {

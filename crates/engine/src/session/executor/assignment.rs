@@ -52,6 +52,9 @@ pub struct ConflictWork {
     /// Commits to merge into the worktrees before the node starts, with the conflicts marked in the files. Where a node has
     /// committed something since the conflict was found, the files stay as it left them.
     pub lay: Snapshot,
+    /// What both sides of each merge started from, where their histories do not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bases: Snapshot,
     /// Both sides of each merge.
     pub sides: BTreeMap<RepoName, ConflictSides>,
     /// The fan-out the branch is of. To go back there gives up the merge.

@@ -335,8 +335,13 @@ fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
 }
 
 /// A conflict whose files show between the markers what both sides started from, too.
-fn with_bases(repo: &Repo, sides: &ConflictSides, conflict: Conflict) -> Result<Conflict, Error> {
-    let Some(base) = git::merge::merge_base_tree(repo, sides.ours, sides.theirs)? else { return Ok(conflict) };
+fn with_bases(
+    repo: &Repo,
+    base: Option<CommitId>,
+    sides: &ConflictSides,
+    conflict: Conflict,
+) -> Result<Conflict, Error> {
+    let Some(base) = merging::base_tree(repo, base, sides.ours, sides.theirs)? else { return Ok(conflict) };
     let [ours, theirs] = [repo.tree_of(sides.ours)?, repo.tree_of(sides.theirs)?];
     let only_marked = TierOptions { limit: Tier::Clean, ..TierOptions::default() };
     let result = merging::resolve_conflict(repo, base, ours, theirs, &conflict, &only_marked)?;
@@ -351,10 +356,11 @@ fn mark_conflicts(workspace: &mut Workspace, conflicts: &ConflictWork) -> Result
         if copy.has_laid(*theirs)? {
             continue;
         }
-        let tree = match git::merge::merge_commits(&copy.repo, copy.at().tip, *theirs) {
+        let base = conflicts.bases.get(repo).copied();
+        let tree = match merging::merge_from(&copy.repo, base, copy.at().tip, *theirs) {
             Ok(tree) => tree,
             Err(MergeError::Conflict(conflict)) => {
-                merging::marked_tree(&copy.repo, sides, &with_bases(&copy.repo, sides, conflict)?)?
+                merging::marked_tree(&copy.repo, sides, &with_bases(&copy.repo, base, sides, conflict)?)?
             }
             Err(MergeError::Git(error)) => return Err(error.into()),
         };

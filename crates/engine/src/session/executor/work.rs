@@ -1,5 +1,6 @@
 //! Derives the work of a node from its assignment, the plan and the facts of the record. Changes nothing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::env::{Engine, Error, Handler, HandlerContext, Question};
 use crate::session::preamble::{self, NodeResult, Telling};
 use crate::session::session_plan::SessionPlan;
 use crate::session::task::prompts;
-use agents::agent::{Agent, Past, TASK_WAS_INTERRUPTED};
+use agents::agent::{Agent, JobPast, TASK_WAS_INTERRUPTED};
 use agents::llm::Message;
-use pleach_core::event::{Outcome, Status};
-use pleach_core::ids::NodeId;
+use pleach_core::event::{Outcome, Snapshot, Status};
+use pleach_core::ids::{ContextId, NodeId};
 use pleach_core::plan::parallel::{FanInPolicy, FanInRules};
 use pleach_core::plan::pipeline::{HandlerKind, Node};
 use pleach_core::plan::tree::TestCommand;
@@ -63,7 +64,7 @@ pub struct AgentWork {
     /// The state the agent needs to resume the conversation.
     pub resume: Option<Value>,
     /// What was said before, for an agent that cannot continue with it.
-    pub past: Past,
+    pub past: JobPast,
     /// The prompt of a new conversation that is told of it.
     pub retold: Option<String>,
     /// What it is told beside its prompt, where it continues.
@@ -88,6 +89,8 @@ pub struct JoinWork {
     pub rules: FanInRules,
     /// The fan-out and its branches; none where no fan-out led here.
     pub fan_out: Option<FanOut>,
+    /// What its branches started from, where the histories do not tell: the run has gone back.
+    pub bases: BTreeMap<ContextId, Snapshot>,
     /// The agent that chooses a branch.
     pub judge: Option<AgentWork>,
     /// The outcome if they can be brought together.
@@ -233,7 +236,10 @@ impl WorkBuilder<'_> {
             },
             _ => Outcome::success(),
         };
-        Ok(JoinWork { rules, fan_out, judge, outcome })
+        let has_gone_back = state.returns > 0;
+        let bases =
+            state.forks.iter().filter(|_| has_gone_back).map(|(context, fork)| (context.clone(), fork.base.clone()));
+        Ok(JoinWork { rules, fan_out, bases: bases.collect(), judge, outcome })
     }
 
     fn agent_work(&self, known: &RecordedFacts) -> Result<AgentWork, Error> {
@@ -269,9 +275,9 @@ impl WorkBuilder<'_> {
         });
         prompt.push_str(&appended);
         let past = match start {
-            NodeStart::Redriven => Past::Taped(interrupted.clone()),
-            NodeStart::Retold => Past::Told(interrupted.clone()),
-            NodeStart::First | NodeStart::Continued => Past::None,
+            NodeStart::Redriven => JobPast::Taped(interrupted.clone()),
+            NodeStart::Retold => JobPast::Told(interrupted.clone()),
+            NodeStart::First | NodeStart::Continued => JobPast::None,
         };
         Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, past, retold, append })
     }

@@ -39,7 +39,7 @@ pub(super) async fn join(
     cancel: &NodeCancel,
     end: &mut Collected,
 ) -> Result<Outcome, Stopped> {
-    let JoinWork { rules, fan_out, judge, outcome } = work;
+    let JoinWork { rules, fan_out, bases, judge, outcome } = work;
     let Some(fan_out) = fan_out else {
         return Ok(Outcome::final_failure("no fan-out led here: there are no branches to join"));
     };
@@ -77,7 +77,7 @@ pub(super) async fn join(
         worker.workspace.copies().map(|copy| (copy.name.clone(), copy.at())).collect();
     // What was not merged by git must be tested.
     let tiers = rules.gate.as_ref().map(|_| worker.engine.tiers.clone());
-    let merged = match merge_all(worker, &joined, tiers.as_ref(), cancel, end).await? {
+    let merged = match merge_all(worker, &joined, &bases, tiers.as_ref(), cancel, end).await? {
         Ok(merged) if merged.lossy.is_empty() => merged,
         unfit => {
             worker.place(before.iter().map(|(repo, at)| (repo, *at)))?;
@@ -121,6 +121,7 @@ pub(super) async fn join(
 async fn merge_all(
     worker: &mut Worker,
     branches: &[&Branch],
+    bases: &BTreeMap<ContextId, Snapshot>,
     tiers: Option<&TierOptions>,
     cancel: &NodeCancel,
     end: &mut Collected,
@@ -134,7 +135,8 @@ async fn merge_all(
         let mut open: Vec<(ContextId, CommitId)> = branches.iter().filter_map(theirs).collect();
         for is_last in [false, true] {
             for (context, theirs) in std::mem::take(&mut open) {
-                let side = side(worker, &context, theirs);
+                let base = bases.get(&context).and_then(|base| base.get(&name)).copied();
+                let side = side(worker, &context, theirs, base);
                 let tiers = tiers.filter(|_| is_last);
                 let result = match block(|| merging::merge_side(&repo, tip, &side, tiers))? {
                     MergeProgress::Ended(result) => result,
@@ -175,7 +177,7 @@ async fn merge_all(
     Ok(Ok(merged))
 }
 
-fn side(worker: &Worker, context: &ContextId, commit: CommitId) -> MergeSide {
+fn side(worker: &Worker, context: &ContextId, commit: CommitId, base: Option<CommitId>) -> MergeSide {
     let message = CommitMessage {
         subject: format!("Merge branch {context}"),
         body: String::new(),
@@ -185,7 +187,7 @@ fn side(worker: &Worker, context: &ContextId, commit: CommitId) -> MergeSide {
             ("Orchestra-Session".into(), worker.session.to_string()),
         ],
     };
-    MergeSide { commit, message, at: clock::now() }
+    MergeSide { commit, base, message, at: clock::now() }
 }
 
 fn all_failed(fan_out: &FanOut) -> String {

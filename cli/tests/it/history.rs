@@ -1,0 +1,6 @@
+//! Reading what was recorded: `log`, `search`, and `export` as one file.
+
+mod exporting;
+mod logging;
+mod page;
+mod searching;

@@ -1,0 +1,80 @@
+//! Runs of a session beside each other: locks, removal, landing, remotes.
+
+use serde_json::json;
+
+use super::{BODY, SCRIPT, done};
+use crate::sessions::{Gate, graph};
+use crate::support::TestEnv;
+
+#[test]
+fn a_replay_of_a_running_session() {
+    let env = TestEnv::with_script(SCRIPT);
+    let gate = Gate::new(&env, "check");
+    let body = BODY.replace("cat a.txt >> log.txt", &format!("cat a.txt >> log.txt; {}", gate.command()));
+    let mut run = env.start(&graph("p", &body), &[]);
+    let held = gate.reached(&mut run);
+    let before = env.own_refs();
+    let worktree = env.git(&["-C", env.worktree().to_str().unwrap(), "status", "--porcelain"]);
+    gate.stay_open();
+    env.replay(&["--turn", "2"]).expect(0);
+    assert!(before.iter().all(|(name, at)| env.own_refs().get(name) == Some(at)), "byte for byte what it was");
+    assert_eq!(env.git(&["-C", env.worktree().to_str().unwrap(), "status", "--porcelain"]), worktree);
+    let runs = env.pleach(&["status", "--json", &env.session()]).expect(0).json()["runs"].clone();
+    assert_eq!((&runs[0]["standing"]["is"], &runs[1]["standing"]["is"]), (&json!("running"), &json!("done")));
+    drop(held);
+    run.end().expect(0);
+    assert_eq!((env.on("", "b.txt"), env.on("--r1", "b.txt")), ("test".to_owned(), "test".to_owned()));
+}
+
+#[test]
+fn removing_a_session_names_its_replays() {
+    let env = done();
+    env.replay(&["--turn", "1"]).expect(0);
+    env.replay(&["--turn", "6"]).expect(0);
+    let session = env.session();
+    let refused = env.pleach(&["rm", &session]).expect(1);
+    refused.fails_with("removal-refused");
+    let run = format!("{session}/r1");
+    env.pleach(&["rm", "--force", &run]).expect(0);
+    let left: Vec<String> = env.own_refs().into_keys().filter(|name| !name.contains("/keep/")).collect();
+    assert!(left.iter().all(|name| !name.contains("r1")), "{left:?}");
+    assert!(
+        left.iter().any(|name| name.ends_with("/r2")) && left.iter().any(|name| name.ends_with("/main")),
+        "{left:?}"
+    );
+    let removed = env.pleach(&["rm", "--force", "--json", &session]).expect(0).json();
+    let runs: Vec<_> = removed["sessions"].as_array().unwrap().iter().map(|one| one["run"].clone()).collect();
+    assert_eq!(runs, [json!(format!("{session}/r2")), json!(session)], "what a replay began with goes last");
+    assert!(env.git(&["for-each-ref", "refs/pleach/sessions"]).is_empty());
+    assert!(env.git(&["worktree", "list"]).lines().count() == 1);
+}
+
+#[test]
+fn a_killed_replay_goes_on() {
+    let env = done();
+    let gate = Gate::new(&env, "tests");
+    let script = SCRIPT.replace(
+        "{write_file: {file_path: b.txt, content: \"test\\n\"}}",
+        &format!("{{shell: {{command: \"{}; echo late > b.txt\"}}}}", gate.command()),
+    );
+    env.script(&script);
+    let session = env.session();
+    let mut run = env.spawn(&["-y", "replay", &session, "--checkpoint", "check", "--prompt-append", "Please."]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    gate.stay_open();
+    let dead = env.pleach(&["status", "--json", &session]).expect(0).json()["runs"][1].clone();
+    assert_eq!((&dead["standing"]["is"], &dead["changes"]["prompt_append"]), (&json!("dead"), &json!("Please.")));
+    env.pleach(&["-y", "resume", &format!("{session}/r1")]).expect(0);
+    assert_eq!(env.on("--r1", "b.txt"), "late");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn a_replay_lands_by_its_name() {
+    let env = done();
+    env.script(&SCRIPT.replace("content: \"test\\n\"", "content: \"better\\n\""));
+    env.replay(&["--turn", "5"]).expect(0);
+    env.pleach(&["-y", "land", &format!("{}/r1", env.session())]).expect(0);
+    assert_eq!(env.git(&["show", "main:b.txt"]), "better");
+}

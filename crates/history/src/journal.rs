@@ -1,1 +1,0 @@
-//! What happened when, over all runs, and what was said in them.
