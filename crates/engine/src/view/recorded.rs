@@ -64,7 +64,7 @@ pub(crate) fn folded(history: &History, start: &NodeId, events: usize) -> Result
             match &event.event {
                 Event::Resumed(Resumed { back: Some(back), .. }) => {
                     let before =
-                        then.get(&back.to).cloned().ok_or_else(|| Error::NoSuchPoint { to: back.to.record })?;
+                        then.get(&back.to).cloned().ok_or(Error::NoSuchPoint { to: back.to.record })?;
                     state.return_to(back, before);
                 }
                 _ => state.apply(event)?,
