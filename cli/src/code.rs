@@ -194,6 +194,7 @@ codes! {
     LandingUnfinished "landing-unfinished" LandingRefused "a landing in several repositories was cut off, and is to be finished first"
     CheckoutInTheWay "checkout-in-the-way" LandingRefused "a checkout holds up the branch a session is to land on"
     LandingRed "landing-red" WorkFailed "the tests of a session fail where it is to land"
+    NoneGreen "none-green" WorkFailed "the tests fail for every run that is compared"
     WorkOverwritten "work-overwritten" LandingRefused "an object of finished work was overwritten"
     NoSuchLog "no-such-log" Usage "there is no such log"
     LogAmbiguous "log-ambiguous" Usage "there are several logs of this name"

@@ -29,6 +29,7 @@ mod runtime;
 mod session;
 mod sessions;
 mod settings;
+mod several_runs;
 mod stdin_lines;
 mod survey;
 mod task_submission;

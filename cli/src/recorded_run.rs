@@ -21,7 +21,7 @@ use crate::preflight::{
     any_unproxied, check_agents, check_answers, check_prices, check_repos, require_trust, warn_simulated,
 };
 use crate::render::show_git_progress;
-use crate::session::{EngineHandle, Protection, build};
+use crate::session::{EngineHandle, Protection, build_beside};
 use crate::settings::{self, Search, Settings};
 use crate::survey::orphans::repair_worktrees;
 
@@ -47,12 +47,14 @@ pub struct GoingOn<'a> {
     /// Settings of the command line.
     pub flags: Vec<(String, String, String)>,
     pub answers: Answers,
+    /// The engine of another run that goes on at the same time.
+    pub beside: Option<&'a EngineHandle>,
 }
 
 impl RecordedRun {
     /// Checks and approves what the run needs, and builds its engine. Nothing is written for it.
     pub fn prepare(globals: &Globals, local: Settings, place: Place, on: GoingOn<'_>) -> Result<Self, Failure> {
-        let GoingOn { run, started, work, flags, answers } = on;
+        let GoingOn { run, started, work, flags, answers, beside } = on;
         let pipeline = recorded_pipeline(started).map_err(|error| of_engine(&error))?;
         check_answers(&[&pipeline], None, &answers)?;
         let search = Search::with(globals, &globals.dir, flags.into_iter());
@@ -75,7 +77,7 @@ impl RecordedRun {
         let inputs = for_inputs(&started.inputs, &record);
         require_trust(globals, &settings, &from, &pipeline, &started.dot_path, inputs)?;
         refuse_continued(&settings, &places.record, run)?;
-        let built = build(globals, &settings, &settings.resolved.config, answers)?;
+        let built = build_beside(globals, &settings, &settings.resolved.config, answers, beside)?;
         let alone = any_unproxied(&pipeline, &built.engine.agents);
         if started.simulated {
             warn_simulated();

@@ -57,20 +57,38 @@ pub fn build(
     config: &Config,
     answers: Answers,
 ) -> Result<EngineHandle, Failure> {
+    build_beside(globals, settings, config, answers, None)
+}
+
+/// Makes an engine beside another one: they are stopped and heard together.
+pub fn build_beside(
+    globals: &Globals,
+    settings: &Settings,
+    config: &Config,
+    answers: Answers,
+    other: Option<&EngineHandle>,
+) -> Result<EngineHandle, Failure> {
     let shim = shim_program()
         .map_err(|error| Failure::new(Code::ProgramFailed, "pleach cannot find its own program").because(&error))?;
     process::protect_memory().map_err(|error| {
         Failure::new(Code::RuntimeUnavailable, "pleach cannot hide its keys from other processes").because(&error)
     })?;
     let spawner = Spawner::passing(shim, &settings.environment, &config.env.pass);
-    let (canceller, cancel) = Cancel::new();
     let protection = protection(settings, config)?;
     let providers = providers(settings, config, &spawner)?;
     let redactor = settings.redactor();
     providers.redact_with(&redactor);
-    let events =
-        if globals.verbosity > 0 && !globals.json { Broadcast::default().with_words() } else { Broadcast::default() };
-    let supervisor = Supervisor::new(spawner.clone(), settings.state_dir.clone());
+    let (canceller, cancel, events, supervisor) = match other {
+        Some(EngineHandle { engine, canceller, .. }) => {
+            (canceller.clone(), engine.cancel.clone(), engine.events.clone(), Arc::clone(&engine.supervisor))
+        }
+        None => {
+            let (canceller, cancel) = Cancel::new();
+            let is_heard = globals.verbosity > 0 && !globals.json;
+            let events = if is_heard { Broadcast::default().with_words() } else { Broadcast::default() };
+            (canceller, cancel, events, Supervisor::new(spawner.clone(), settings.state_dir.clone()))
+        }
+    };
     let engine = Engine {
         agents: roster(config, providers.clone(), spawner, &settings.environment)?,
         tiers: settings.merge_tiers(&config.merge),
@@ -265,60 +283,71 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,
-        Err(error) => {
-            let failure = of_engine(&error);
-            if matches!(error, Error::ContinuedElsewhere { .. }) {
-                return Err(failure);
-            }
-            if session.repo().is_gone() {
-                let copy = session.workspace().map(Workspace::root).filter(|root| root.is_dir());
-                return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
-            }
-            let id = session.run();
-            let resume = match &error {
-                Error::UnknownAnswer { node, .. } | Error::AmbiguousAnswer { node, .. } => {
-                    format!("resume {id} --answer {node}=CHOICE")
-                }
-                _ => format!("resume {id}"),
-            };
-            let resume = about(globals, &globals.dir, &resume, None);
-            let first = failure.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
-            // Most settings of a session are those of its start: what is changed in them today would never be seen.
-            let with = match &error {
-                Error::Environment { .. } | Error::Agent { .. } => {
-                    " with today's keys, addresses, limits and `providers.NAME.models`; after any other change, start a \
-                     new run"
-                }
-                _ => "",
-            };
-            let hint = match failure.code {
-                Code::ObjectUnreadable | Code::ObjectOverwritten => {
-                    format!("{first}once that is repaired, `{resume}` continues")
-                }
-                _ => format!("{first}nothing recorded is lost; `{resume}` continues{with}"),
-            };
-            return Err(failure.hint(hint));
-        }
+        Err(error) => return Err(failure_of(globals, &session, &error)),
     };
     if !globals.json {
         summary(globals, &session, &ended, begun.elapsed(), progress.failed_branches())?;
         if session.started().simulated {
-            Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes were simulated"))?;
+            Out::new().line(style::paint(style::WAITS, SIMULATED_END))?;
         }
     }
-    Ok(match ended {
+    Ok(exit_of(&ended))
+}
+
+/// The exit code of a run.
+pub fn exit_of(ended: &SessionEnded) -> Exit {
+    match ended {
         SessionEnded::Completed => Exit::Done,
         SessionEnded::Failed { .. } | SessionEnded::Cancelled => Exit::WorkFailed,
         SessionEnded::Paused(Pause { reason: PauseReason::WaitsForPerson, .. }) => Exit::WaitsForPerson,
         SessionEnded::Paused(_) => Exit::Paused,
-    })
+    }
+}
+
+/// Why a run could not be carried on, and how it continues.
+pub fn failure_of(globals: &Globals, session: &Session, error: &Error) -> Failure {
+    let failure = of_engine(error);
+    if matches!(error, Error::ContinuedElsewhere { .. }) {
+        return failure;
+    }
+    if session.repo().is_gone() {
+        let copy = session.workspace().map(Workspace::root).filter(|root| root.is_dir());
+        return of_lost_repository(failure, session.repo().common_dir(), copy);
+    }
+    let id = session.run();
+    let resume = match error {
+        Error::UnknownAnswer { node, .. } | Error::AmbiguousAnswer { node, .. } => {
+            format!("resume {id} --answer {node}=CHOICE")
+        }
+        _ => format!("resume {id}"),
+    };
+    let resume = about(globals, &globals.dir, &resume, None);
+    let first = failure.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
+    // Most settings of a session are those of its start: what is changed in them today would never be seen.
+    let with = match error {
+        Error::Environment { .. } | Error::Agent { .. } => {
+            " with today's keys, addresses, limits and `providers.NAME.models`; after any other change, start a \
+             new run"
+        }
+        _ => "",
+    };
+    let hint = match failure.code {
+        Code::ObjectUnreadable | Code::ObjectOverwritten => {
+            format!("{first}once that is repaired, `{resume}` continues")
+        }
+        _ => format!("{first}nothing recorded is lost; `{resume}` continues{with}"),
+    };
+    failure.hint(hint)
 }
 
 /// Said first where the agent is `simulation`; the result says it again.
 pub const SIMULATED: &str = "SIMULATION: agent nodes are simulated, commands run for real";
 
+/// Said last.
+pub const SIMULATED_END: &str = "SIMULATION: no agent worked, agent nodes were simulated";
+
 /// The result of a run, and how to continue.
-fn summary(
+pub fn summary(
     globals: &Globals,
     session: &Session,
     ended: &SessionEnded,

@@ -101,7 +101,7 @@ fn wanted(cli: &Command, words: &[String]) -> Wanted {
     });
     if let Some(arg) = next.filter(|_| !wanted.command.is_empty()) {
         let id = arg.get_id().as_str();
-        wanted.sessions = ["session", "sessions", "id"].contains(&id);
+        wanted.sessions = ["session", "sessions", "id", "other", "runs"].contains(&id);
         let is_own = wanted.command.starts_with("task ");
         wanted.tasks = ["task", "id"].contains(&id) && !is_own;
         wanted.ad_hoc =

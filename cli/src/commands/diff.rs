@@ -1,66 +1,193 @@
 //! `pleach diff`
 
 use clap::Args;
+use engine::env::SessionRepos;
 use engine::view::Summary;
-use git::record::contexts;
+use git::record::{History, contexts};
 use git::{FileStat, Repo};
+use history::compare::{ComparedPoint, Difference, FileDifference, Operand, is_below};
 use pleach_core::event::Snapshot;
-use pleach_core::ids::{CommitId, ContextId, RepoName};
+use pleach_core::ids::{CommitId, ContextId, RepoName, RepoPath, RunId, SessionId, TurnId};
 use serde_json::{Value, json};
 
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_engine, of_git};
-use crate::render::{Out, Table, session::plain};
+use crate::lib_errors::{of_engine, of_git, of_record};
+use crate::render::{Out, Table, comparison, session::plain};
 use crate::sessions::{self, SessionFilter, SessionGround};
 
-/// Show everything a session has changed.
+/// Show everything a session has changed, or the code between two points.
 ///
 /// Compares the commit the session started at with its newest recorded one, whatever happened to the branches since. Of a
 /// parallel branch, the commit it was forked at is compared with its newest one.
+///
+/// With two points it shows the code from the first to the second, below a table of both. A point is a session or one of
+/// its runs (`SID`, `SID/r1`), a parallel branch (`SID/tests`), or the code after a turn (`SID/main.4`); they may be of
+/// two sessions.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The session, or the beginning of its id; by default the newest. `SESSION/CONTEXT` is one of its parallel branches.
+    /// The session, or the beginning of its id; by default the newest. `SID/r1` is one of its replays, `SID/tests` one of
+    /// its parallel branches, `SID/main.4` the code after a turn.
+    #[arg(value_name = "POINT")]
     session: Option<String>,
+    /// Show the code from the first point to this one.
+    #[arg(value_name = "OTHER")]
+    other: Option<String>,
     /// Count the lines of each file instead of showing them.
     #[arg(long)]
     stat: bool,
+    /// Only these files and what is below these directories, from the root of the repository.
+    #[arg(last = true, value_name = "PATH")]
+    paths: Vec<String>,
 }
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let ground = SessionGround::find(globals)?;
+    let a = point(globals, &ground, args.session.as_deref())?;
+    let mut paths: Vec<RepoPath> = args.paths.iter().map(|path| repo_path(path)).collect();
+    if paths.iter().any(|path| path.as_bytes().is_empty()) {
+        // The root is everything.
+        paths.clear();
+    }
+    match args.other.as_deref() {
+        Some(other) => {
+            let b = point(globals, &ground, Some(other))?;
+            let repos = ground.repos(&b.summary.started);
+            let difference = Difference::between(&repos, a.read(&ground)?, b.read(&ground)?, &paths, !args.stat);
+            show(globals, &difference.map_err(|error| of_engine(&error))?)
+        }
+        None => changes(globals, &ground, &a, &paths, args.stat),
+    }
+}
+
+/// A path as somebody types it.
+fn repo_path(given: &str) -> RepoPath {
+    let path = given.strip_prefix("./").unwrap_or(given).trim_end_matches('/');
+    RepoPath::from(if path == "." { "" } else { path })
+}
+
+/// A point that was named.
+struct NamedPoint {
+    summary: Summary,
+    operand: Operand,
+}
+
+impl NamedPoint {
+    fn read(&self, ground: &SessionGround) -> Result<ComparedPoint, Failure> {
+        let found = ComparedPoint::read(&ground.repos(&self.summary.started), &self.operand);
+        found.map_err(|error| of_engine(&error))?.ok_or_else(|| self.is_missing(ground))
+    }
+
+    /// The commits it began with, and its newest ones.
+    fn code(&self, repos: &SessionRepos, ground: &SessionGround) -> Result<(Snapshot, Snapshot), Failure> {
+        let found = self.operand.code(repos, &self.summary).map_err(|error| of_engine(&error))?;
+        found.ok_or_else(|| self.is_missing(ground))
+    }
+
+    fn is_missing(&self, ground: &SessionGround) -> Failure {
+        let name = self.operand.to_string();
+        no_branch(&ground.place.repo, &self.summary.session, name.split_once('/').map_or(&*name, |(_, name)| name))
+    }
+}
+
+/// The point a text names: a run, a parallel branch, or a turn.
+fn point(globals: &Globals, ground: &SessionGround, given: Option<&str>) -> Result<NamedPoint, Failure> {
     let repo = &ground.place.repo;
-    let (session, context) = match args.session.as_deref().map(|given| (given, given.split_once('/'))) {
-        Some((_, Some((session, context)))) => (Some(session), Some(context)),
-        Some((session, None)) => (Some(session), None),
-        None => (None, None),
+    let read = |run: &RunId| Summary::newest(repo, run).map_err(|error| of_engine(&error));
+    let (summary, operand) = match given.and_then(|given| given.split_once('/')) {
+        None => {
+            let run = sessions::named_or_newest(globals, repo, given, SessionFilter::Any)?;
+            (read(&run)?, Operand::Run(run))
+        }
+        Some((session, name)) => {
+            let first = sessions::resolve(repo, session)?;
+            let runs = History::runs(repo, &first.session).map_err(|error| of_record(&error))?;
+            if let Ok(turn) = name.parse::<TurnId>() {
+                let run = RunId::of_context(&first.session, &turn.context);
+                let repos = ground.repos(&read(&run)?.started);
+                let (run, turn) = sessions::named_turn(&repos, &run, name)?;
+                (read(&run)?, Operand::Turn(run, turn))
+            } else if let Some(run) = runs.iter().find(|run| run.root == *name) {
+                (read(run)?, Operand::Run(run.clone()))
+            } else {
+                let context = name.parse::<ContextId>().map_err(|_| no_branch(repo, &first.session, name))?;
+                let run = RunId::of_context(&first.session, &context);
+                if !runs.contains(&run) {
+                    return Err(no_branch(repo, &first.session, name));
+                }
+                (read(&run)?, Operand::Branch(run, context))
+            }
+        }
     };
-    let id = sessions::named_or_newest(globals, repo, session, SessionFilter::Any)?;
-    let summary = Summary::newest(repo, &id).map_err(|error| of_engine(&error))?;
-    let (base, work) = match context {
-        Some(context) => work_in(repo, &summary, context)?,
-        None => (summary.state.base.clone(), summary.state.work.clone()),
-    };
-    let repos = ground.repos(&summary.started);
+    Ok(NamedPoint { summary, operand })
+}
+
+fn no_branch(repo: &Repo, session: &SessionId, name: &str) -> Failure {
+    let names = contexts(repo, session).unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(ContextId::as_str).collect();
+    Failure::new(Code::NoSuchBranch, format!("session {session} has no branch `{}`", plain(name)))
+        .hint(format!("there are: {}", names.join(", ")))
+}
+
+/// What differs between two points.
+fn show(globals: &Globals, difference: &Difference) -> Result<Exit, Failure> {
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&serde_json::to_value(difference).unwrap_or_default())?;
+        return Ok(Exit::Done);
+    }
+    let Difference { a, b, repos } = difference;
+    if globals.verbosity >= 0 {
+        let rows = [(a.name.as_str(), &a.run), (b.name.as_str(), &b.run)];
+        out.line(comparison::points(&rows))?;
+        out.line("")?;
+    }
+    if repos.iter().all(|repo| repo.files.is_empty()) {
+        out.line(format!("{} and {} have the same code", a.name, b.name))?;
+    }
+    for repo in repos.iter().filter(|repo| !repo.files.is_empty()) {
+        if repos.len() > 1 {
+            out.line(format!("── {}", repo.repo))?;
+        }
+        let stat = |file: &FileDifference| FileStat { path: file.path.clone(), lines: file.added.zip(file.removed) };
+        match &repo.patch {
+            Some(patch) => out.text(&plain_patch(patch))?,
+            None => out.line(table(&repo.files.iter().map(stat).collect::<Vec<_>>()))?,
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What a point has changed since the session began.
+fn changes(
+    globals: &Globals,
+    ground: &SessionGround,
+    a: &NamedPoint,
+    paths: &[RepoPath],
+    only_stat: bool,
+) -> Result<Exit, Failure> {
+    let repos = ground.repos(&a.summary.started);
+    let (base, work) = a.code(&repos, ground)?;
     let mut changes = Vec::new();
     for (name, repo) in repos.iter() {
         if let (Some(base), Some(work)) = (base.get(name), work.get(name)) {
-            changes.push(RepoChange::read(name, repo, *base, *work, args.stat, globals.json)?);
+            let change = RepoChange { repo: name, base: *base, work: *work, patch: None, stat: Vec::new() };
+            changes.push(change.read(repo, paths, only_stat, globals.json)?);
         }
     }
     let mut out = Out::new();
     if globals.json {
         let of_record = changes.iter().find(|change| change.repo == repos.record_name());
         let mut document = of_record.map(RepoChange::json).unwrap_or_default();
-        document["session"] = json!(summary.session);
+        document["session"] = json!(a.summary.session);
         document["repos"] = changes.iter().map(RepoChange::json).collect();
         out.json(&document)?;
         return Ok(Exit::Done);
     }
     let changed: Vec<&RepoChange> = changes.iter().filter(|change| !change.is_empty()).collect();
-    if changed.is_empty() && args.stat {
+    if changed.is_empty() && only_stat {
         out.line("no file was changed")?;
     }
     for change in changed {
@@ -84,20 +211,14 @@ struct RepoChange<'a> {
     stat: Vec<FileStat>,
 }
 
-impl<'a> RepoChange<'a> {
-    fn read(
-        name: &'a RepoName,
-        repo: &Repo,
-        base: CommitId,
-        work: CommitId,
-        only_stat: bool,
-        json: bool,
-    ) -> Result<Self, Failure> {
+impl RepoChange<'_> {
+    fn read(self, repo: &Repo, paths: &[RepoPath], only_stat: bool, json: bool) -> Result<Self, Failure> {
         let read = || {
-            let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);
-            let patch = if only_stat { None } else { Some(git::diff::patch(repo, old, new, &[])?) };
-            let stat = if only_stat || json { git::diff::stat(repo, old, new)? } else { Vec::new() };
-            Ok(Self { repo: name, base, work, patch, stat })
+            let (old, new) = (repo.tree_of(self.base)?, repo.tree_of(self.work)?);
+            let patch = if only_stat { None } else { Some(git::diff::patch(repo, old, new, paths)?) };
+            let mut stat = if only_stat || json { git::diff::stat(repo, old, new)? } else { Vec::new() };
+            stat.retain(|file| is_below(&file.path, paths));
+            Ok(Self { patch, stat, ..self })
         };
         read().map_err(|error| of_git(&error))
     }
@@ -115,20 +236,6 @@ impl<'a> RepoChange<'a> {
 /// How many lines of a file have changed.
 pub fn file_json(file: &FileStat) -> Value {
     json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)})
-}
-
-/// The commits a parallel branch was forked at, and its newest ones.
-fn work_in(repo: &Repo, summary: &Summary, context: &str) -> Result<(Snapshot, Snapshot), Failure> {
-    let found = match context.parse::<ContextId>() {
-        Ok(context) => summary.work_in(repo, &context).map_err(|error| of_engine(&error))?,
-        Err(_) => None,
-    };
-    found.ok_or_else(|| {
-        let names = contexts(repo, &summary.session).unwrap_or_default();
-        let names: Vec<&str> = names.iter().map(ContextId::as_str).collect();
-        let message = format!("session {} has no branch `{}`", summary.session, plain(context));
-        Failure::new(Code::NoSuchBranch, message).hint(format!("there are: {}", names.join(", ")))
-    })
 }
 
 /// A patch for a terminal. Carriage returns are part of lines and stay.

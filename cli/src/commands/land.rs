@@ -2,9 +2,12 @@
 
 use clap::Args;
 
-use engine::landing::{JointPart, Submission, enqueue, unfinished_landings};
-use engine::view::Summary;
+use engine::landing::{JointPart, Submission, enqueue, find_entry, unfinished_landings};
+use engine::view::{RunView, Summary};
+use git::Repo;
+use git::record::History;
 use pleach_core::ids::{BranchName, RunId};
+use pleach_core::queue::EntryState;
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -16,7 +19,8 @@ use crate::globals::Globals;
 use crate::joint_landing::{
     Targets, finish_landings, land_all, part_json, parts, recorded_targets, refuse_other_target,
 };
-use crate::lib_errors::{of_engine, of_queue};
+use crate::lib_errors::{of_engine, of_queue, of_record};
+use crate::next_commands::about;
 use crate::place::{Place, Places};
 use crate::render::Out;
 use crate::sessions::{self, SessionFilter};
@@ -80,9 +84,35 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
         return dry_run(globals, &id, &places, &parts);
     }
     if places.others.is_empty() {
-        return land_one(globals, settings, places.record, &id, &parts[0]);
+        let (repo, runs) = (places.record.repo.clone(), other_runs(&places.record, &id)?);
+        say_landed(globals, &repo, &runs);
+        let exit = land_one(globals, settings, places.record, &id, &parts[0])?;
+        if exit == Exit::Done && !runs.is_empty() && !globals.json && globals.verbosity >= 0 {
+            let named: Vec<String> = runs.iter().map(|run| format!("{}/{}", run.session, run.root)).collect();
+            let rm = about(globals, &globals.dir, &format!("rm --force {}", named.join(" ")), None);
+            out.line(format!("next:    {rm}\n         removes the other runs of the session; what they have is kept"))?;
+        }
+        return Ok(exit);
     }
     land_all(globals, &settings, &places, &id.session, parts)
+}
+
+/// The other runs of the session.
+fn other_runs(place: &Place, id: &RunId) -> Result<Vec<RunId>, Failure> {
+    let runs = History::runs(&place.repo, &id.session).map_err(|error| of_record(&error))?;
+    Ok(runs.into_iter().filter(|run| run != id).collect())
+}
+
+/// Says which of the other runs have landed already: two runs do the same work twice, and conflict where they differ.
+fn say_landed(globals: &Globals, repo: &Repo, runs: &[RunId]) {
+    let entry = |run: &RunId| find_entry(repo, RunView::read(repo, run).ok()?.branch?.as_str()).ok();
+    let landed = runs.iter().filter_map(|run| Some((run, entry(run)?.entry)));
+    for (run, entry) in landed.filter(|(_, entry)| entry.state == EntryState::Landed && globals.verbosity >= 0) {
+        say!(
+            "run {run} of the same session has landed on `{}` already; this one conflicts where they differ",
+            entry.target
+        );
+    }
 }
 
 fn dry_run(globals: &Globals, id: &RunId, places: &Places, parts: &[JointPart]) -> Result<Exit, Failure> {

@@ -3,6 +3,7 @@
 mod build;
 mod cancel;
 mod cleanup;
+pub(super) mod compare;
 mod complete;
 mod completions;
 mod config;
@@ -92,6 +93,7 @@ enum Command {
     Why(why::WhyLineArgs),
     Cost(cost::CostArgs),
     Diff(diff::DiffArgs),
+    Compare(compare::CompareArgs),
     Export(export::ExportArgs),
     Cancel(cancel::CancelArgs),
     Rm(rm::RmArgs),
@@ -139,6 +141,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Why(args) => why::run(globals, args),
         Command::Cost(args) => cost::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),
+        Command::Compare(args) => compare::run(globals, args),
         Command::Export(args) => export::run(globals, args),
         Command::Cancel(args) => cancel::run(globals, args),
         Command::Rm(args) => rm::run(globals, args),

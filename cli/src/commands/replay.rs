@@ -6,12 +6,12 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use engine::session::{DoneLater, ReplayOptions, RunPoint, Session, start_replay};
 use git::record::{CutTarget, History};
-use pleach_core::event::{ReplayChanges, ReplayPipeline, Via};
+use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
 use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
 use pleach_core::text::{counted, listed};
 use serde::Serialize;
 
-use crate::answers::AnswerArgs;
+use crate::answers::{AnswerArgs, Answers};
 use crate::code::Code;
 use crate::commands::run::read_inputs;
 use crate::exit::Exit;
@@ -26,6 +26,7 @@ use crate::runtime::block_on;
 use crate::session::{print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings;
+use crate::several_runs::{PlannedRun, RunVariant, SeveralArgs, SeveralRuns};
 
 /// Go on from a point of a session, in a run of its own.
 ///
@@ -38,12 +39,8 @@ pub struct ReplayArgs {
     session: Option<String>,
     #[command(flatten)]
     point: PointArgs,
-    /// The agent for nodes that name none, written as `agent` in pleach.yaml.
-    #[arg(long, value_name = "AGENT")]
-    agent: Option<String>,
-    /// The model of that agent, for nodes that name none.
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
+    #[command(flatten)]
+    several: SeveralArgs,
     /// Tell its first agent this beside its prompt.
     #[arg(long, value_name = "TEXT")]
     prompt_append: Option<String>,
@@ -87,7 +84,7 @@ pub enum ViaArg {
     Summary,
 }
 
-impl From<ViaArg> for Via {
+impl From<ViaArg> for RewindVia {
     fn from(via: ViaArg) -> Self {
         match via {
             ViaArg::Redrive => Self::Redrive,
@@ -103,20 +100,19 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     let named = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Any)?;
     let ground = SessionGround { settings: local.clone(), place: place.clone() };
     let point = find_point(&ground, &named, &args.point)?;
-    let options = ReplayOptions {
-        begins: args.point.from.as_deref().map(node_id).transpose()?,
-        via: args.via.map(Via::from),
-        changes: changes(globals, &args, &point)?,
-    };
+    let variants = args.several.variants()?;
+    if variants.len() > 1 && !args.dry_run {
+        return several(globals, &args, (ground, point), &variants, answers);
+    }
+    let variant = &variants[0];
+    let options = options(globals, &args, variant)?;
     options.check(&point).map_err(|error| of_engine(&error))?;
     let started = options.started(&point);
     if args.dry_run {
         return dry_run(globals, &point, &options);
     }
     let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
-    let given = [("--agent", "agent", &args.agent), ("--model", "model", &args.model)];
-    let flags = given.into_iter().filter_map(|(flag, key, value)| Some((flag.into(), key.into(), value.clone()?)));
-    let on = GoingOn { run: &point.run, started: &started, work: &work, flags: flags.collect(), answers };
+    let on = GoingOn { run: &point.run, started: &started, work: &work, flags: variant.flags(), answers, beside: None };
     let recorded = RecordedRun::prepare(globals, local, place, on)?;
     let engine = &recorded.built.engine;
     block_on(recorded.built.stopped_by(), async {
@@ -127,6 +123,50 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
         let session = session.map_err(|error| of_opening(&point.run, &error))?;
         run_to_end(globals, session, recorded.protection()).await
     })
+}
+
+/// Several replays of a point at the same time.
+fn several(
+    globals: &Globals,
+    args: &ReplayArgs,
+    (ground, point): (SessionGround, RunPoint),
+    variants: &[RunVariant],
+    answers: Answers,
+) -> Result<Exit, Failure> {
+    let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
+    let mut prepared: Vec<(&RunVariant, RecordedRun)> = Vec::new();
+    for variant in variants {
+        if prepared.iter().any(|(known, _)| *known == variant) {
+            continue;
+        }
+        let options = options(globals, args, variant)?;
+        options.check(&point).map_err(|error| of_engine(&error))?;
+        let (started, beside) = (options.started(&point), prepared.first().map(|(_, run)| &run.built));
+        let (flags, answers) = (variant.flags(), answers.clone());
+        let on = GoingOn { run: &point.run, started: &started, work: &work, flags, answers, beside };
+        let run = RecordedRun::prepare(globals, ground.settings.clone(), ground.place.clone(), on)?;
+        prepared.push((variant, run));
+    }
+    let plan = |variant: &RunVariant| {
+        let (_, run) = prepared.iter().find(|(known, _)| *known == variant).expect("every variant was prepared");
+        let (engine, repos, protection) = (Arc::clone(&run.built.engine), run.places.repos(), run.protection());
+        Ok(PlannedRun { engine, repos, options: options(globals, args, variant)?, protection })
+    };
+    let planned = variants.iter().map(plan).collect::<Result<Vec<_>, Failure>>()?;
+    block_on(prepared[0].1.built.stopped_by(), async {
+        for (_, run) in &prepared {
+            print_agents(globals, &run.built.engine, run.pipeline.agent_nodes()).await;
+            warn_unmetered(run.built.engine.unmetered([&run.pipeline]));
+        }
+        let at_once = args.several.at_once as usize;
+        SeveralRuns { globals, ground: &ground, point: Arc::new(point), at_once }.run(None, planned).await
+    })
+}
+
+/// What a replay is to do.
+fn options(globals: &Globals, args: &ReplayArgs, variant: &RunVariant) -> Result<ReplayOptions, Failure> {
+    let begins = args.point.from.as_deref().map(node_id).transpose()?;
+    Ok(ReplayOptions { begins, via: args.via.map(RewindVia::from), changes: changes(globals, args, variant)? })
 }
 
 /// The point a replay begins at. A turn that a replay has inherited belongs to the run it was forked from.
@@ -170,17 +210,15 @@ fn node_id(given: &str) -> Result<NodeId, Failure> {
 }
 
 /// What the replay does otherwise.
-fn changes(globals: &Globals, args: &ReplayArgs, point: &RunPoint) -> Result<ReplayChanges, Failure> {
+fn changes(globals: &Globals, args: &ReplayArgs, variant: &RunVariant) -> Result<ReplayChanges, Failure> {
     let pipeline =
         args.pipeline.as_ref().map(|file| PipelineFile::read_given(file, &globals.path(file))).transpose()?;
     let pipeline = pipeline.map(|file| ReplayPipeline { dot: file.source, dot_path: file.name, files: file.files });
-    let _ = point;
     Ok(ReplayChanges {
-        model: args.model.clone(),
-        agent: args.agent.clone(),
         prompt_append: args.prompt_append.clone(),
         inputs: read_inputs(&args.inputs)?,
         pipeline,
+        ..variant.changes()
     })
 }
 

@@ -8,7 +8,7 @@ use engine::env::{Copy, wait_for_orphans};
 use engine::session::{ResumeAt, RunPoint, Session, resume_session};
 use engine::view::{Moment, SessionStatus, Summary, View, recorded_pipeline};
 use git::record::{CutTarget, History};
-use pleach_core::event::{PipelineStarted, Via};
+use pleach_core::event::{PipelineStarted, RewindVia};
 use pleach_core::ids::{NodeId, RunId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::text::{listed, shell_word};
@@ -108,7 +108,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         }
         ResumeAt::Newest | ResumeAt::Node(_) => stands.state.work.clone(),
     };
-    let on = GoingOn { run: &id, started: &history.started, work: &work, flags: Vec::new(), answers };
+    let on = GoingOn { run: &id, started: &history.started, work: &work, flags: Vec::new(), answers, beside: None };
     let recorded = RecordedRun::prepare(globals, local, place, on)?;
     let (place, engine) = (&recorded.places.record, &recorded.built.engine);
     wait_for_orphans(&place.repo, Copy::OfRun(&id), |text| say!("{text}"));
@@ -141,7 +141,7 @@ fn resume_at(args: &ResumeArgs, ground: &SessionGround, id: &RunId, history: &Hi
         return Err(Failure::new(Code::TurnOfOtherRun, message)
             .hint(format!("`pleach replay {of} --turn {turn}` goes on from there")));
     }
-    Ok(ResumeAt::Turn { turn, via: args.via.map(Via::from) })
+    Ok(ResumeAt::Turn { turn, via: args.via.map(RewindVia::from) })
 }
 
 /// Lists the turns at a terminal, and asks for one.

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use agents::agent::Roster;
 use clap::Args;
-use engine::session::{StartRequest, start_session};
+use engine::session::{ReplayOptions, RunPoint, StartRequest, start_session};
 use engine::trust::for_inputs;
+use git::record::CutTarget;
 use pleach_core::config::{AgentChoice, Precedence, Source as Origin};
 use pleach_core::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach_core::text::{first_line, listed};
@@ -30,8 +32,12 @@ use crate::remotes::{SessionStart, clone_missing, fetched_starts, local_starts, 
 use crate::render::node::kind;
 use crate::render::{Out, show_git_progress};
 use crate::runtime::block_on;
-use crate::session::{Protection, build, print_agents, print_session, run_to_end, warn_unmetered};
+use crate::session::{
+    EngineHandle, Protection, build, build_beside, print_agents, print_session, run_to_end, warn_unmetered,
+};
+use crate::sessions::SessionGround;
 use crate::settings::{self, Search, Settings};
+use crate::several_runs::{PlannedRun, RunVariant, SeveralArgs, SeveralRuns};
 use crate::survey::orphans::repair_worktrees;
 use crate::trust::TerminalTruster;
 
@@ -52,12 +58,8 @@ pub struct RunArgs {
     /// Run in the repository at this path.
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
-    /// The agent for nodes that name none, written as `agent` in pleach.yaml.
-    #[arg(long, value_name = "AGENT")]
-    agent: Option<String>,
-    /// The model of that agent, for nodes that name none.
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
+    #[command(flatten)]
+    several: SeveralArgs,
     /// Show what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -71,11 +73,12 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let prompt = prompt::of(&args.file, &path);
     let below = path.parent().filter(|_| prompt.is_none()).unwrap_or(&globals.dir);
-    let given = [("--agent", "agent", &args.agent), ("--model", "model", &args.model)];
-    let flags =
-        given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value.clone()?)));
-    let settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
-    let mut settings = settings.deepening(!args.dry_run);
+    let variants = args.several.variants()?;
+    let load = |variant: &RunVariant| {
+        let search = Search::with(globals, below, variant.flags().into_iter());
+        Ok::<_, Failure>(settings::load(globals.environment.clone(), &search)?.deepening(!args.dry_run))
+    };
+    let mut settings = load(&variants[0])?;
     let file = match prompt {
         None => PipelineFile::read_given(&args.file, &path)
             .map_err(|failure| prompt::with_prompt_hint(&args.file, &path, failure))?,
@@ -105,11 +108,32 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         require_trust(globals, &settings, &starts, &pipeline, &file.name, Vec::new())?;
         agree_to_inputs(globals, &settings, place, &inputs)?;
     }
-    let built = build(globals, &settings, config, answers)?;
+    let built = build(globals, &settings, config, answers.clone())?;
     let agents = &built.engine.agents;
     let simulated = pipeline.agent_nodes().any(|node| agents.simulates(node));
     check_agents(&pipeline, agents)?;
     check_prices(&built.engine, [&pipeline])?;
+    // Before anything is written it is known that all runs can begin.
+    let mut others: Vec<(&RunVariant, EngineHandle)> = Vec::new();
+    for variant in &variants[1..] {
+        if *variant == variants[0] || others.iter().any(|(known, _)| *known == variant) {
+            continue;
+        }
+        let mut settings = load(variant)?;
+        choose_agent(&mut settings, &pipeline)?;
+        if !args.dry_run {
+            let starts: Vec<_> = starts.iter().map(|start| (start.place, start.at.commit)).collect();
+            require_trust(globals, &settings, &starts, &pipeline, &file.name, Vec::new())?;
+        }
+        let other = build_beside(globals, &settings, &settings.resolved.config, answers.clone(), Some(&built))?;
+        check_agents(&pipeline, &other.engine.agents)?;
+        check_prices(&other.engine, [&pipeline])?;
+        if pipeline.agent_nodes().any(|node| other.engine.agents.simulates(node)) != simulated {
+            return Err(Failure::new(Code::OptionConflict, "simulated agents do not run beside real ones")
+                .hint("leave `--agent simulation` out, or the other agents"));
+        }
+        others.push((variant, other));
+    }
     if simulated {
         warn_simulated();
     }
@@ -150,12 +174,39 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         inputs,
         config: config.recordable(),
     };
+    let protection = Protection { chosen: &built.protection, alone, simulated };
     block_on(built.stopped_by(), async {
         print_agents(globals, &built.engine, &workers).await;
         warn_unmetered(unheld);
-        let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;
+        for (_, other) in &others {
+            print_agents(globals, &other.engine, &workers).await;
+            warn_unmetered(other.engine.unmetered([&request.pipeline]));
+        }
+        let pipeline = request.pipeline.clone();
+        let session =
+            start_session(Arc::clone(&built.engine), request, &mut |session| print_session(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        run_to_end(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
+        if variants.len() == 1 {
+            return run_to_end(globals, session, protection).await;
+        }
+        let point = RunPoint::find(&places.repos(), session.run(), &CutTarget::Start, None);
+        let point = Arc::new(point.map_err(|error| of_engine(&error))?);
+        let plan = |variant: &RunVariant| {
+            let other = others.iter().find(|(known, _)| *known == variant).map(|(_, other)| other);
+            let (of, changes) = other.map_or((&built, Default::default()), |other| (other, variant.changes()));
+            let alone = any_unproxied(&pipeline, &of.engine.agents);
+            PlannedRun {
+                engine: Arc::clone(&of.engine),
+                repos: places.repos(),
+                options: ReplayOptions { changes, ..ReplayOptions::default() },
+                protection: Protection { chosen: &of.protection, alone, simulated },
+            }
+        };
+        let planned = variants[1..].iter().map(plan).collect();
+        let ground = SessionGround { settings: settings.clone(), place: places.record.clone() };
+        let at_once = args.several.at_once as usize;
+        let runs = SeveralRuns { globals, ground: &ground, point, at_once };
+        runs.run(Some((session, protection)), planned).await
     })
 }
 

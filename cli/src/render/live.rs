@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use pleach_core::budget::Amount;
+use pleach_core::ids::ContextId;
 
 use super::spent;
 use crate::say;
@@ -87,7 +88,9 @@ impl Now {
 
     /// Those at work. Who waits for its branches does nothing itself.
     fn at_work(&self) -> Vec<(&String, &(Doing, Option<Instant>))> {
-        let waits = |who: &str| who == "main" && self.doing.len() > 1;
+        let root = |name: &str| name.parse().map(|context: ContextId| context.run_root());
+        let is_branch = |name: &str, who: &str| name != who && root(name).is_ok_and(|root| root == *who);
+        let waits = |who: &str| self.doing.keys().any(|name| is_branch(name, who));
         self.doing.iter().filter(|(who, _)| !waits(who)).collect()
     }
 }
@@ -250,6 +253,16 @@ mod tests {
         now.start("b", Doing { id: "b".into(), ..Doing::default() });
         let lines: Vec<_> = now.lines().into_iter().map(|(words, _)| words).collect();
         assert_eq!(lines, ["a │ write · claude · attempt 2", "b"]);
+    }
+
+    #[test]
+    fn runs_have_lines_and_wait_for_their_own_branches() {
+        let mut now = Now::default();
+        for who in ["main", "r1", "r1-a", "r2"] {
+            now.start(who, Doing { id: "write".into(), ..Doing::default() });
+        }
+        let lines: Vec<_> = now.lines().into_iter().map(|(words, _)| words).collect();
+        assert_eq!(lines, ["main │ write", "r1-a │ write", "r2 │ write"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Text for people: where results go, and how numbers and tables look.
 
 pub mod agent_output;
+pub mod comparison;
 mod diagnostics;
 mod git_progress;
 pub mod graph;

@@ -25,7 +25,7 @@ pub fn kind(handler: &HandlerKind) -> &str {
 }
 
 /// The kinds of a pipeline's nodes, agents with their names: `agent claude`.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Workers(BTreeMap<NodeId, String>);
 
 impl Workers {

@@ -1,10 +1,11 @@
 //! A run while it continues: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use engine::session::Session;
+use history::compare::Comparison;
 use pleach_core::budget::Amount;
 use pleach_core::config::OnExceeded;
 use pleach_core::event::{Event, NodeExecution, Notification, ParallelBranchCompleted, Route, Snapshot, Status};
@@ -14,7 +15,7 @@ use pleach_core::text::{counted, named};
 
 use super::agent_output::AgentOutput;
 use super::live::{Doing, Live};
-use super::node::Workers;
+use super::node::{Workers, kind};
 use super::session::{files, short};
 use super::stream::Stream;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
@@ -22,7 +23,24 @@ use super::{duration, question, spent};
 use crate::globals::Globals;
 use crate::say;
 
-/// Shows the events of a run.
+/// What is to be known of a run to show it.
+#[derive(Debug)]
+pub struct ShownRun {
+    root: ContextId,
+    workers: Workers,
+    /// It works in several repositories.
+    several: bool,
+}
+
+impl ShownRun {
+    /// The run of a session.
+    pub fn of(session: &Session) -> Self {
+        let workers = Workers::of(session.pipeline(), session.agents());
+        Self { root: session.run().root.clone(), workers, several: session.started().has_several_repos() }
+    }
+}
+
+/// Shows the events of a run, or of several.
 #[derive(Debug)]
 pub struct Progress {
     json: Option<Stream>,
@@ -30,7 +48,10 @@ pub struct Progress {
     verbose: bool,
     spoken: AgentOutput,
     live: Live,
-    workers: Workers,
+    /// The workers of each run, by its root.
+    workers: BTreeMap<ContextId, Workers>,
+    /// Lines are told with the names of their runs.
+    several_runs: bool,
     /// The cost of each context's running node so far.
     nodes: BTreeMap<ContextId, Amount>,
     /// The reason of each context's last failure, as far as it was shown.
@@ -39,10 +60,10 @@ pub struct Progress {
     failed_branches: usize,
     /// The context of the event that is shown.
     context: ContextId,
-    /// The run has ended or paused: what is pushed now is the result.
-    has_ended: bool,
-    /// The line of each repository's last push, once it has ended.
-    pushed: BTreeMap<RepoName, String>,
+    /// The runs that have ended or paused: what is pushed now is the result.
+    ended: BTreeSet<ContextId>,
+    /// The line of each repository's last push, once its run has ended.
+    pushed: BTreeMap<(ContextId, RepoName), String>,
     /// Commits are told with the names of their repositories.
     several: bool,
 }
@@ -50,22 +71,45 @@ pub struct Progress {
 impl Progress {
     /// Shows a session the way the global options ask for.
     pub fn new(globals: &Globals, session: &Session) -> Self {
+        let mut progress = Self::with(globals, session.spent());
+        progress.add(&ShownRun::of(session));
+        progress
+    }
+
+    /// Shows several runs of a session.
+    pub fn of_runs(globals: &Globals) -> Self {
+        Self { several_runs: true, ..Self::with(globals, Amount::default()) }
+    }
+
+    fn with(globals: &Globals, spent: Amount) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
         Self {
             json: globals.json.then(Stream::default),
             quiet,
             verbose: globals.verbosity > 0,
             spoken: AgentOutput::new(globals),
-            live: Live::new(!quiet && std::io::stderr().is_terminal(), session.spent()),
-            workers: Workers::of(session.pipeline(), session.agents()),
+            live: Live::new(!quiet && std::io::stderr().is_terminal(), spent),
+            workers: BTreeMap::new(),
+            several_runs: false,
             nodes: BTreeMap::new(),
             reasons: BTreeMap::new(),
             failed_branches: 0,
             context: ContextId::main(),
-            has_ended: false,
+            ended: BTreeSet::new(),
             pushed: BTreeMap::new(),
-            several: session.started().has_several_repos(),
+            several: false,
         }
+    }
+
+    /// Takes a run, before its events.
+    pub fn add(&mut self, run: &ShownRun) {
+        self.workers.insert(run.root.clone(), run.workers.clone());
+        self.several = run.several;
+    }
+
+    /// Tells how runs compare, where events are told.
+    pub fn compared(&mut self, comparison: &Comparison) {
+        self.json.iter_mut().for_each(|stream| stream.tell("Comparison", comparison));
     }
 
     /// Takes one event.
@@ -98,7 +142,9 @@ impl Progress {
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
                 let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
                 let handler = HandlerKind::from_type(&node.handler);
-                let by = self.workers.of_node(&node.node_id, &handler).to_owned();
+                let workers = self.workers.get(&self.context.run_root());
+                let by = workers.map_or_else(|| kind(&handler), |workers| workers.of_node(&node.node_id, &handler));
+                let by = by.to_owned();
                 // What only passes on is told by its end, and the live line shows what works.
                 let passes = matches!(handler, HandlerKind::Start | HandlerKind::Exit | HandlerKind::Conditional);
                 if !passes && (self.verbose || !self.live.is_on()) {
@@ -142,17 +188,24 @@ impl Progress {
                     named(&paths)
                 ));
             }
-            Event::PipelineCompleted(_) | Event::PipelineFailed(_) | Event::PipelinePaused(_) => self.has_ended = true,
+            Event::PipelineCompleted(_) | Event::PipelineFailed(_) | Event::PipelinePaused(_) => {
+                let root = self.context.run_root();
+                self.live.set(|now| now.end(root.as_str()));
+                self.ended.insert(root);
+            }
             Event::BranchPushed(pushed) => {
                 let text = format!("{} pushed {} to {}", paint(GOOD, "↑"), pushed.repo, pushed.remote);
-                if self.has_ended {
+                let root = self.context.run_root();
+                if self.ended.contains(&root) {
                     // The last one is told at the end.
-                    self.pushed.insert(pushed.repo.clone(), text);
+                    self.pushed.insert((root, pushed.repo.clone()), text);
                 } else if self.verbose {
                     self.line(text);
                 }
             }
-            Event::PushFailed(failed) => drop(self.pushed.remove(&failed.repo)),
+            Event::PushFailed(failed) => {
+                self.pushed.remove(&(self.context.run_root(), failed.repo.clone()));
+            }
             _ => {}
         }
     }
@@ -210,14 +263,14 @@ impl Progress {
         self.failed_branches
     }
 
-    /// A line that stays. What a branch does is named after it.
+    /// A line that stays. What a branch does is named after it, and so is what one of several runs does.
     fn line(&self, text: String) {
         say!("{}{text}", self.branch());
     }
 
     /// What lines of a branch begin with.
     fn branch(&self) -> String {
-        if self.context == self.context.run_root() {
+        if !self.several_runs && self.context == self.context.run_root() {
             String::new()
         } else {
             format!("{} ", paint(FAINT, &format!("{} │", self.context)))

@@ -29,8 +29,11 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
         let diff = see(format!("diff {}", question.place(&work.session)));
         text.push_str(&format!("  see more: {diff}, {}\n", see(format!("turns {}", work.session))));
     }
-    let task = question.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-    text.push_str(&format!("? {task}{}\n", plain(&question.text)));
+    // A replay is named: others may ask the same.
+    let run = Some(question.context.run_root().to_string()).filter(|run| run != "main");
+    let by = question.task.as_ref().map(ToString::to_string).or(run);
+    let by = by.map(|by| format!("{by}: ")).unwrap_or_default();
+    text.push_str(&format!("? {by}{}\n", plain(&question.text)));
     for choice in question.shown() {
         text.push_str(&format!("  [{}] {}\n", plain(&choice.key), plain(&choice.label)));
     }

@@ -22,6 +22,25 @@ impl Table {
         self
     }
 
+    /// Leaves out columns that have nothing below their headings.
+    #[must_use]
+    pub fn without_empty(mut self) -> Self {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let is_empty =
+            |column: &usize| self.rows.iter().skip(1).all(|row| row.get(*column).is_none_or(String::is_empty));
+        let empty: Vec<usize> = (0..columns).filter(is_empty).collect();
+        for row in &mut self.rows {
+            let mut column = 0;
+            row.retain(|_| {
+                column += 1;
+                !empty.contains(&(column - 1))
+            });
+        }
+        let before = |right: usize| empty.iter().filter(|column| **column < right).count();
+        self.right = self.right.iter().map(|right| right - before(*right)).collect();
+        self
+    }
+
     /// Adds a row.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
@@ -65,6 +84,13 @@ mod tests {
         table.row(["main.1".into(), "7".into(), "ä".into()]);
         table.row(["main.12".into(), "12.3k".into(), String::new()]);
         assert_eq!(table.to_string(), "turn     tokens  what\nmain.1        7  ä\nmain.12   12.3k");
+    }
+
+    #[test]
+    fn empty_columns_are_left_out() {
+        let mut table = Table::new(["run", "test", "turns"]).right(2);
+        table.row(["r1".into(), String::new(), "12".into()]);
+        assert_eq!(table.without_empty().to_string(), "run  turns\nr1      12");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod checked_out;
 mod checkout;
 mod cleanup;
 mod cli_agents;
+mod compare;
 mod config;
 mod crash;
 mod damaged;

@@ -1,5 +1,6 @@
 //! What was recorded, read. Nothing here runs a session, and all of it may be asked while one runs.
 //!
+//! - [`compare`]: runs side by side.
 //! - [`why`]: the turn behind a line.
 //! - [`journal`]: what happened when, and what was said.
 //! - [`export`]: a run as one file.
@@ -8,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod export;
 pub mod journal;
 pub mod why;

@@ -71,12 +71,12 @@ pub struct Job {
     /// What the agent needs to resume this conversation: its newest [`Turn::state_ref`](super::Turn::state_ref).
     pub resume: Option<Value>,
     /// What was said before the job was interrupted, where its agent cannot continue the conversation.
-    pub past: Past,
+    pub past: JobPast,
 }
 
 /// What was said before a job was interrupted, for an agent that cannot continue the conversation.
 #[derive(Debug, Clone, Default)]
-pub enum Past {
+pub enum JobPast {
     /// Nothing, or the agent continues with it.
     #[default]
     None,
@@ -120,7 +120,7 @@ impl Job {
             steering: Steering::default(),
             launchers: None,
             resume: None,
-            past: Past::None,
+            past: JobPast::None,
         }
     }
 

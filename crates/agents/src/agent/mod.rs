@@ -39,7 +39,7 @@ pub use commit_message::commit_message;
 pub use commit_message::{command_message, resolution_message};
 pub use gateway_run::{GatewayRun, RunOutcome, StateRef, TASK_WAS_INTERRUPTED};
 pub use intent::is_in_words;
-pub use job::{Job, Past, Steering};
+pub use job::{Job, JobPast, Steering};
 pub use message_writer::{MessageInput, MessageWriter, WrittenMessage};
 pub use no_agent::NoAgent;
 pub use profile::{LayerError, Profile};

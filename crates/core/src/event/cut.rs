@@ -22,7 +22,7 @@ pub type HistoryCut = BTreeMap<ContextId, CutPoint>;
 /// How the agent that was in the middle of its node goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Via {
+pub enum RewindVia {
     /// Its program runs again, and its model's answers are those that were recorded.
     Redrive,
     /// It is told what was done.
@@ -42,7 +42,7 @@ pub struct Return {
     pub cut: HistoryCut,
     /// How an agent goes on that was in the middle of its node, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<Via>,
+    pub via: Option<RewindVia>,
     /// The commits that bring back the code of that turn.
     pub work: Snapshot,
 }
@@ -101,7 +101,7 @@ pub struct Replayed {
     pub begins: Option<NodeId>,
     /// How an agent goes on that was in the middle of its node, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub via: Option<Via>,
+    pub via: Option<RewindVia>,
     /// What it does otherwise.
     #[serde(default, skip_serializing_if = "ReplayChanges::is_empty")]
     pub changes: ReplayChanges,

@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 pub use budget::{BudgetExceeded, PriceUnknown};
 pub use cleanup::{CleanedItem, CleanedKind, CleanupCompleted, KeptItem, StayingItem};
 pub use conflict::{ConflictKind, ConflictedPath};
-pub use cut::{CutPoint, HistoryCut, ReplayChanges, ReplayPipeline, Replayed, Return, Via};
+pub use cut::{CutPoint, HistoryCut, ReplayChanges, ReplayPipeline, Replayed, Return, RewindVia};
 pub use node::{HumanInteraction, NodeExecution, NodeStarted, RetryAt, Route};
 pub use notification::{
     AgentSpoke, AgentWaits, MergeComplete, MergeEscalated, MergeResolution, Notification, PhaseMerged, RunStarted,

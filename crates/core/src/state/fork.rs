@@ -2,7 +2,7 @@
 
 use super::{Branch, FanOut, Phase, Position, Rewound, State, Visit};
 use crate::budget::Spent;
-use crate::event::{ContextForked, ForkKind, Replayed, Return, Snapshot, Via};
+use crate::event::{ContextForked, ForkKind, Replayed, Return, RewindVia, Snapshot};
 use crate::ids::{BranchName, ContextId, NodeId};
 
 impl State {
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// What programs keep of their conversations knows what was said later.
-    fn rewind(&mut self, via: Option<Via>) {
+    fn rewind(&mut self, via: Option<RewindVia>) {
         self.rewound = self.has_turns().then_some(Rewound { via });
         self.thread_states.clear();
         if let Position::Running { turns, interrupted, .. } = &mut self.position {

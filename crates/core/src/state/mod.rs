@@ -23,7 +23,7 @@ pub use task::{Attempt, FailedAttempt, TaskWork};
 use crate::budget::Spent;
 use crate::event::{
     BudgetExceeded, Checkpoint, Commits, ContextForked, Landing, MessageRange, Outcome, PauseReason, PreEncoded,
-    Return, Snapshot, Via, WorktreeMergeConflict,
+    Return, RewindVia, Snapshot, WorktreeMergeConflict,
 };
 use crate::ids::{BranchName, ContextId, NodeId, RepoName, TurnId};
 
@@ -117,7 +117,7 @@ pub enum Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewound {
     /// The way that was asked for.
-    pub via: Option<Via>,
+    pub via: Option<RewindVia>,
 }
 
 /// What is known of a node.

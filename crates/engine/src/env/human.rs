@@ -342,8 +342,8 @@ impl Interviewer for Nobody {
 #[derive(Debug)]
 pub struct PreparedAnswers<I> {
     answers: BTreeMap<String, GivenAnswers>,
-    /// The index of the next answer, by gate.
-    next: Mutex<BTreeMap<String, usize>>,
+    /// The index of the next answer, by gate and by the root of the run: runs of a session are answered each.
+    next: Mutex<BTreeMap<(String, ContextId), usize>>,
     then: I,
 }
 
@@ -383,7 +383,7 @@ impl<I: Interviewer> PreparedAnswers<I> {
             GivenAnswers::Each(answers) => (answers, question.visit.saturating_sub(1) as usize),
         };
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = next.entry(address.clone()).or_insert(first);
+        let next = next.entry((address.clone(), question.context.run_root())).or_insert(first);
         let answer = answers.get(*next)?;
         *next += 1;
         Some(answer)

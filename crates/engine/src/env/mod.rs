@@ -28,8 +28,8 @@ mod truster;
 
 pub(crate) use bounds::{SandboxBounds, apart, git_variables, repo_contexts};
 pub use broadcast::{Broadcast, Subscription};
-pub use budget::{Budget, BudgetVerdict, PlannerBudget, Uncounted, UnmeteredAgent, Unpriced};
-pub(crate) use budget::{RunLedger, spent_in, unknown_price, unpriced_in};
+pub use budget::{Budget, BudgetVerdict, PlannerBudget, RunLedger, Uncounted, UnmeteredAgent, Unpriced};
+pub(crate) use budget::{spent_in, unknown_price, unpriced_in};
 pub use engine::Engine;
 pub use error::Error;
 pub use handler::{Handler, HandlerContext};

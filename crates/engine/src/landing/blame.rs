@@ -81,7 +81,7 @@ impl QueueRun {
     fn hear_test(&mut self, queue: &mut MergeQueue, job: TestJob, said: Option<TestResult>) -> Result<(), QueueError> {
         let Some(result) = said else { return Ok(()) };
         match job.id.clone() {
-            TestId::Prefix(_) | TestId::Emptied(..) => Ok(()),
+            TestId::Prefix(_) | TestId::Emptied(..) | TestId::Tree(_) => Ok(()),
             TestId::Again(id) if result.passed => self.is_flaky(queue, &id, &job, result),
             TestId::Again(id) => {
                 self.suspects.note(&id, |suspect| (suspect.is_red_again, suspect.result) = (true, result.clone()));

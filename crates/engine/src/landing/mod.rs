@@ -9,7 +9,7 @@
 //! | What happens to it? | `run` a queue this process works, `process` the loop, `settle` what a killed one has left, `outcome` the result, `settings` |
 //! | How is an entry merged? | `sides` from which commits, `candidate` one onto a commit, `batch` several on top of each other, `markers` conflict markers in the result, `derived` files that commands make, `vetting` whether a test would notice a mistake, `edited_tests` whether the entry changed that test |
 //! | How do several repositories land at once? | `together`; `joint_entries` landings that wait or were interrupted, `joint_tests` their tests side by side |
-//! | How is it tested? | `test_runs` the running tests, `test_slot` their worktrees, `results` known results, `tip` tests of the target itself |
+//! | How is it tested? | `test_runs` the running tests, `test_slot` their worktrees, `results` known results, `tip` tests of the target itself, `tree_tests` of files nobody merges |
 //! | Who is to blame for a red test? | `suspects`, `blame` |
 //! | How is a conflict resolved? | `extent` whether to redo the task instead, `conflict` as a commit, `resolver` by an agent, `resolvers` the running agents, `resolver_request` their request, `answer` checks of the answer, `by_hand` by a person; `learned` records it |
 //! | How does it land? | `landing` moves the target, `commits` builds commits; `cleanup` removes what is left over |
@@ -53,6 +53,7 @@ mod test_runs;
 mod test_slot;
 mod tip;
 mod together;
+mod tree_tests;
 mod trust;
 mod vetting;
 
@@ -76,6 +77,8 @@ pub(crate) use results::note_tested;
 pub use run::QueueRun;
 pub use settings::{QueueSettings, ResolverSettings};
 pub use store::{MergeQueue, queue_targets};
+pub use test_slot::TestPlace;
 pub use tip::{TipTest, known_tip_test, run_tip_test};
 pub use together::{JointLanding, JointOutcome};
-pub use trust::queue_to_trust;
+pub use tree_tests::{TreeTest, test_trees};
+pub use trust::{queue_to_trust, tests_to_trust};

@@ -26,6 +26,8 @@ pub(super) enum TestId {
     Alone(EntryId),
     /// The merge of an entry, without the content of a file.
     Emptied(EntryId, RepoPath),
+    /// Files nobody merges, by the number of those that were asked for.
+    Tree(usize),
 }
 
 /// A test that is to run.

@@ -42,10 +42,14 @@ pub(super) enum Derivation {
 
 /// Where the tests of a queue run.
 #[derive(Debug, Clone)]
-pub(super) struct TestPlace {
+pub struct TestPlace {
+    /// The engine.
     pub engine: Arc<Engine>,
+    /// The repository.
     pub repo: Repo,
+    /// Its name in the workspace.
     pub repo_name: RepoName,
+    /// The branch whose queue it is.
     pub target: BranchName,
 }
 

@@ -3,6 +3,13 @@
 use super::store::MergeQueue;
 use crate::trust::{TrustItem, TrustScope};
 
+/// What must be approved before tests run in the worktrees of a queue.
+pub fn tests_to_trust(scope: &TrustScope<'_>) -> Vec<TrustItem> {
+    let mut items = scope.settings();
+    items.extend(scope.worktree_base());
+    items
+}
+
 /// What must be approved before a queue is worked.
 pub fn queue_to_trust(scope: &TrustScope<'_>, queue: &MergeQueue) -> Vec<TrustItem> {
     let mut items = scope.settings();

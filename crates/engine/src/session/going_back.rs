@@ -6,7 +6,7 @@ use crate::session::point::RunPoint;
 use git::record::{Batch, History, Recorder};
 use git::{CommitSpec, Person};
 use pleach_core::clock;
-use pleach_core::event::{Recorded, Resumed, Return, Snapshot, Via};
+use pleach_core::event::{Recorded, Resumed, Return, RewindVia, Snapshot};
 use pleach_core::state::State;
 use pleach_core::trailer::{CommitMessage, RETURNS_TRAILER};
 
@@ -16,7 +16,7 @@ pub(super) fn record_return(
     engine: &Engine,
     repos: &SessionRepos,
     point: &RunPoint,
-    via: Option<Via>,
+    via: Option<RewindVia>,
     history: &History,
     now: &State,
 ) -> Result<(), Error> {

@@ -58,7 +58,7 @@ pub use push_missing::spawn_push;
 pub use replay::{ReplayOptions, start_replay};
 pub use resume::{ResumeAt, resume_session};
 pub(crate) use run::run_attempt;
-pub use run::{run_session, spawn_session};
+pub use run::{run_session, spawn_beside, spawn_session, wait_for_left_pushes};
 pub use session::Session;
 pub(crate) use session_plan::SessionPlan;
 pub use spending::overspent;

@@ -54,8 +54,21 @@ pub struct DoneLater {
 }
 
 impl RunPoint {
-    /// Finds a point. What is to go on there from another node, `begins`, may also be over.
+    /// Finds a point to go on from. What is to go on there from another node, `begins`, may also be over.
     pub fn find(repos: &SessionRepos, run: &RunId, target: &CutTarget, begins: Option<&NodeId>) -> Result<Self, Error> {
+        let found = Self::read(repos, run, target)?;
+        match begins {
+            Some(node) if !found.root()?.can_start_at(node) => Err(found.not_visited(node)),
+            None if found.root()?.position == Position::Ended => Err(Error::NothingFollows { run: run.clone() }),
+            _ => {
+                found.check_code(repos)?;
+                Ok(found)
+            }
+        }
+    }
+
+    /// Reads a point, also one that nothing can follow.
+    pub fn read(repos: &SessionRepos, run: &RunId, target: &CutTarget) -> Result<Self, Error> {
         let repo = repos.record();
         let contexts = run_contexts(repo, run)?.into_iter();
         let chains = contexts.map(|context| History::all_in(repo, &run.session, &context));
@@ -75,15 +88,7 @@ impl RunPoint {
         };
         let is_newest = chains.iter().all(|chain| cut.get(&chain.context).is_some_and(|point| is_end(chain, *point)));
         let (started, tip, later) = (root.started.clone(), root.tip, done_later(&chains, &cut));
-        let found = Self { run: run.clone(), turn, cut, states, started, pipeline, tip, is_newest, later };
-        match begins {
-            Some(node) if !found.root()?.can_start_at(node) => Err(found.not_visited(node)),
-            None if found.root()?.position == Position::Ended => Err(Error::NothingFollows { run: run.clone() }),
-            _ => {
-                found.check_code(repos)?;
-                Ok(found)
-            }
-        }
+        Ok(Self { run: run.clone(), turn, cut, states, started, pipeline, tip, is_newest, later })
     }
 
     /// What the root of the run is there.

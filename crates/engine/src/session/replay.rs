@@ -14,7 +14,7 @@ use crate::view::recorded_pipeline;
 use git::record::{self, Batch, History, Recorder, contexts};
 use git::workspace::{context_of_branch, parallel_branches};
 use pleach_core::clock;
-use pleach_core::event::{ContextForked, ForkKind, PipelineStarted, Recorded, ReplayChanges, Replayed, Via};
+use pleach_core::event::{ContextForked, ForkKind, PipelineStarted, Recorded, ReplayChanges, Replayed, RewindVia};
 use pleach_core::ids::{BranchName, ContextId, NodeId, RepoName, RunId};
 use pleach_core::plan::join_point::join_of;
 
@@ -24,7 +24,7 @@ pub struct ReplayOptions {
     /// The node it begins with on the code of the point, instead of where the run was.
     pub begins: Option<NodeId>,
     /// How an agent goes on that was in the middle of its node, if that matters.
-    pub via: Option<Via>,
+    pub via: Option<RewindVia>,
     /// What it does otherwise.
     pub changes: ReplayChanges,
 }

@@ -14,7 +14,7 @@ use git::Repo;
 use git::record::{Batch, CutTarget, History, Recorder};
 use git::workspace::FIRST_SLOT;
 use pleach_core::clock;
-use pleach_core::event::{Resumed, Via};
+use pleach_core::event::{Resumed, RewindVia};
 use pleach_core::ids::{CommitId, ContextId, NodeId, RunId, SessionId, TurnId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::{Phase, State};
@@ -39,7 +39,7 @@ pub enum ResumeAt {
         /// The turn.
         turn: TurnId,
         /// How an agent goes on that was in the middle of its node, if that was asked for.
-        via: Option<Via>,
+        via: Option<RewindVia>,
     },
 }
 

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 
 use super::context::recording;
 use super::{Session, SessionEnded, pool};
-use crate::env::{Error, SpawnedRun};
+use crate::env::{Engine, Error, SpawnedRun};
 use crate::push::{PushOccasion, wait_for_pushes};
 
 /// Runs until the pipeline ends or pauses, and pushes what is to be pushed then.
@@ -53,4 +53,19 @@ pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<Sessio
         let ended = session.check_own().and(ended);
         (session, ended)
     })
+}
+
+/// The same for one of several: what it pushes last is waited for by [`wait_for_left_pushes`], once all have ended.
+pub fn spawn_beside(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
+    SpawnedRun::new(session.events(), async move {
+        let ended = run_recorded(&mut session).await;
+        session.engine.supervisor.leave_pushes(push_last(&session, &ended));
+        let ended = session.check_own().and(ended);
+        (session, ended)
+    })
+}
+
+/// Waits for the last pushes of runs that have ended.
+pub async fn wait_for_left_pushes(engine: &Engine) {
+    wait_for_pushes(engine, engine.supervisor.take_pushes()).await;
 }

@@ -40,7 +40,7 @@ pub struct Session {
     closed: BTreeMap<ContextId, ContextTotals>,
     /// Held as long as this process may write to the session.
     pub(super) lock: Lock,
-    /// The spending of the tree run it is part of.
+    /// The spending of the runs it shares a budget with.
     pub(crate) run_ledger: Option<RunLedger>,
     /// The limit that stopped it.
     pub(super) over: Option<Exceeded>,
@@ -298,6 +298,11 @@ impl Session {
             }
             None => Ok(()),
         }
+    }
+
+    /// Has the limits of a run count what these runs spend as well.
+    pub fn share_budget(&mut self, ledger: &RunLedger) {
+        self.run_ledger = Some(ledger.clone());
     }
 
     /// The number of turns of all its contexts.

@@ -34,13 +34,13 @@ pub(crate) fn allowance(session: &Session, node: &Node) -> Result<Allowance, Err
         let budget = &session.engine.budget;
         day += tokio::task::block_in_place(|| budget.spent_on(&session.repo, day_of(now), Some(session.run())))?;
     }
-    let task = session.plan.started.task.as_ref();
-    let others = match (&session.run_ledger, task) {
-        (Some(ledger), Some(task)) => {
-            ledger.set(session.id(), &task.id, own);
-            ledger.others(session.id(), &task.id)
+    let task = session.plan.started.task.as_ref().map(|task| &task.id);
+    let others = match &session.run_ledger {
+        Some(ledger) => {
+            ledger.set(session.run(), task, own);
+            ledger.others(session.run(), task)
         }
-        _ => Default::default(),
+        None => Default::default(),
     };
     let account = Account {
         node: session.spent_by(|spent| spent.on(&node.id)),

@@ -35,7 +35,7 @@ pub fn share_spending(runs: &mut [TreeRun]) -> Result<(), Error> {
 /// Takes the worktree back from a session, and stores its spending.
 pub(super) fn take_back(run: &mut TreeRun, session: TaskSession) {
     if let Some(ledger) = &run.spending {
-        ledger.set(session.id(), &session.task().id, session.spent());
+        ledger.set(&session.id().into(), Some(&session.task().id), session.spent());
     }
     run.state.slots.put_back(session.leave());
 }
@@ -56,7 +56,7 @@ fn add_spending(run: &TreeRun, ledger: &RunLedger) -> Result<(), Error> {
         let Some(history) = read.flatten() else { continue };
         let Some(task) = &history.started.task else { continue };
         if run.plan.has_session_on(task) && was_begun_in_run(run, &history)? {
-            ledger.set(&id, &task.id, spent_in(&history).total);
+            ledger.set(&id.into(), Some(&task.id), spent_in(&history).total);
         }
     }
     Ok(())

@@ -55,14 +55,14 @@ pub enum NoCut {
 /// resumes: inside a stretch one loop stamps all of them. Clocks may step back, so what does not fit together is moved until
 /// it does.
 pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Result<HistoryCut, NoCut> {
-    let chains: BTreeMap<&ContextId, CutChain<'_>> =
-        chains.iter().map(|history| (&history.context, CutChain::new(history))).collect();
+    let chains: BTreeMap<&ContextId, ContextChain<'_>> =
+        chains.iter().map(|history| (&history.context, ContextChain::new(history))).collect();
     if *target == CutTarget::Newest {
         return Ok(chains.iter().filter_map(|(id, chain)| Some(((*id).clone(), chain.end()?))).collect());
     }
     let (of, at) = find(&chains, root, target)?;
     let (stretch, time) = (chains[&of].stretch(at), chains[&of].events(at).last().map(|(_, event)| event.at));
-    let stands = |(id, chain): (&&ContextId, &CutChain<'_>)| {
+    let stands = |(id, chain): (&&ContextId, &ContextChain<'_>)| {
         if **id == of {
             return Some(((*id).clone(), at));
         }
@@ -85,8 +85,8 @@ pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Resul
 
 /// The turns of a run that it has gone back behind. They stay recorded and count as spent.
 pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
-    let chains: BTreeMap<&ContextId, CutChain<'_>> =
-        chains.iter().map(|history| (&history.context, CutChain::new(history))).collect();
+    let chains: BTreeMap<&ContextId, ContextChain<'_>> =
+        chains.iter().map(|history| (&history.context, ContextChain::new(history))).collect();
     let mut cut: HistoryCut = chains.iter().filter_map(|(id, chain)| Some(((*id).clone(), chain.end()?))).collect();
     while repair(&chains, root, root, &mut cut) {}
     let turn = |event: &Event| match event {
@@ -94,7 +94,7 @@ pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
         Event::ToolExecution(data) => Some(data.turn.clone()),
         _ => None,
     };
-    let own = |chain: &CutChain<'_>| -> BTreeSet<TurnId> {
+    let own = |chain: &ContextChain<'_>| -> BTreeSet<TurnId> {
         chain.own.iter().flat_map(|record| &record.events).filter_map(|event| turn(&event.event)).collect()
     };
     let counts: BTreeSet<TurnId> = cut
@@ -106,7 +106,7 @@ pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
 
 /// The point, and the context it is in.
 fn find(
-    chains: &BTreeMap<&ContextId, CutChain<'_>>,
+    chains: &BTreeMap<&ContextId, ContextChain<'_>>,
     root: &ContextId,
     target: &CutTarget,
 ) -> Result<(ContextId, CutPoint), NoCut> {
@@ -138,11 +138,16 @@ fn find(
 }
 
 /// Moves one context that does not fit to the others. Returns whether there was one.
-fn repair(chains: &BTreeMap<&ContextId, CutChain<'_>>, root: &ContextId, of: &ContextId, cut: &mut HistoryCut) -> bool {
+fn repair(
+    chains: &BTreeMap<&ContextId, ContextChain<'_>>,
+    root: &ContextId,
+    of: &ContextId,
+    cut: &mut HistoryCut,
+) -> bool {
     let forked: BTreeSet<ContextId> = cut.iter().flat_map(|(id, point)| chains[id].forked(*point)).collect();
     // What is asked for was forked, whatever the clock says, and so were those it was forked from.
     let mut asked = of.clone();
-    while let Some(fork) = chains.get(&asked).and_then(CutChain::fork).filter(|_| asked != *root) {
+    while let Some(fork) = chains.get(&asked).and_then(ContextChain::fork).filter(|_| asked != *root) {
         if !forked.contains(&asked)
             && let Some(point) = chains.get(&fork.from).and_then(|parent| parent.telling_of(&asked))
         {
@@ -160,7 +165,7 @@ fn repair(chains: &BTreeMap<&ContextId, CutChain<'_>>, root: &ContextId, of: &Co
     for (parent, point) in cut.iter() {
         let told = chains[parent].told_ends(*point);
         let early = told.into_iter().find(|(branch, _)| {
-            let has_ended = |chain: &CutChain<'_>| cut.get(branch).is_some_and(|point| chain.has_ended(*point));
+            let has_ended = |chain: &ContextChain<'_>| cut.get(branch).is_some_and(|point| chain.has_ended(*point));
             chains.get(branch).is_some_and(|chain| !has_ended(chain))
         });
         let Some((branch, before)) = early else { continue };
@@ -182,7 +187,7 @@ fn repair(chains: &BTreeMap<&ContextId, CutChain<'_>>, root: &ContextId, of: &Co
 }
 
 /// The chain of a context.
-struct CutChain<'h> {
+struct ContextChain<'h> {
     context: &'h ContextId,
     records: &'h [Record],
     /// Its own records, without those it was forked from.
@@ -191,7 +196,7 @@ struct CutChain<'h> {
     places: BTreeMap<CommitId, usize>,
 }
 
-impl<'h> CutChain<'h> {
+impl<'h> ContextChain<'h> {
     fn new(history: &'h History) -> Self {
         let (context, records) = (&history.context, &history.records[..]);
         let own = records.iter().filter(|record| record.context == *context).collect();
@@ -545,7 +550,7 @@ mod tests {
                 let cut = cut(&chains, &format!("main.{number}"));
                 let counts = |history: &History| {
                     let point = cut.get(&history.context).copied();
-                    let chain = CutChain::new(history);
+                    let chain = ContextChain::new(history);
                     point.map(|point| chain.effective_own(point).count())
                 };
                 (counts(&chains[0]), counts(&chains[1]), number)

@@ -19,7 +19,7 @@ const ORDER: [(&str, &[&str]); 6] = [
     ("git", &["git", "record", "workspace"]),
     ("agents", &["llm", "gateway", "agent"]),
     ("engine", &["trust", "merging", "env", "push", "view", "keep", "session", "landing", "tree", "retention"]),
-    ("history", &["why", "journal", "export"]),
+    ("history", &["compare", "why", "journal", "export"]),
 ];
 
 /// Where the code of the library is.

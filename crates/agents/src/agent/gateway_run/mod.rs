@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use self::tape::{Play, Tape};
 use super::intent::intent_of;
-use super::{AgentError, Job, Past, Turn, TurnVerdict, Turns};
+use super::{AgentError, Job, JobPast, Turn, TurnVerdict, Turns};
 use crate::gateway::{
     CallCost, CallDecision, Exchange, FEW, Facts, FailedCalls, Gateway, HeldCall, Upstream, UsageMeter,
     answers_on_record, is_beside_the_script,
@@ -180,8 +180,8 @@ impl GatewayRun {
             answers_on_record(&whole, &INTERRUPTIONS)
         };
         let answered = match &job.past {
-            Past::Told(said) => Some(answers(said)),
-            Past::None | Past::Taped(_) => job.continues.then(|| answers(&job.history)),
+            JobPast::Told(said) => Some(answers(said)),
+            JobPast::None | JobPast::Taped(_) => job.continues.then(|| answers(&job.history)),
         };
         let cwd = job.cwd.clone();
         let facts = Facts { metadata, cwd, has_tools: job.tools, interruptions: &INTERRUPTIONS, answered };
@@ -189,8 +189,8 @@ impl GatewayRun {
         let (gateway, held_calls) =
             opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
         let tape = match &job.past {
-            Past::Taped(said) => Tape::new(said),
-            Past::None | Past::Told(_) => Tape::default(),
+            JobPast::Taped(said) => Tape::new(said),
+            JobPast::None | JobPast::Told(_) => Tape::default(),
         };
         Ok(Self { gateway, held_calls, tape, state: StateRef::default(), max_failed_calls: MAX_FAILED_CALLS })
     }

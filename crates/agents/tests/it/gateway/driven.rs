@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use agents::agent::{GatewayRun, Job, Past, RunOutcome, Turn, TurnVerdict, Turns};
+use agents::agent::{GatewayRun, Job, JobPast, RunOutcome, Turn, TurnVerdict, Turns};
 use agents::gateway::Upstream;
 use agents::llm::wire::Format;
 use agents::llm::{Message, Request, Role};
@@ -517,7 +517,7 @@ async fn recorded_answers_are_replayed_for_free() {
         let log = Log::default();
         let second = server(format, &log, vec![says("unused"), says("unused"), says("Done this time.")]);
         let upstream = remote(&second, &name, |_| {});
-        let again = Job { past: Past::Taped(recorded), ..job() };
+        let again = Job { past: JobPast::Taped(recorded), ..job() };
         let (seen, turns) = drive(
             upstream,
             again,

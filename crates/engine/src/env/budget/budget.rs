@@ -44,14 +44,13 @@ impl Budget {
     /// The spending of all planners and all sessions on a day, except one run of a session.
     pub(crate) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&RunId>) -> Result<Amount, Error> {
         let is_own = |name: &str| {
-            let (session, context) = name.strip_prefix(SESSIONS)?.split_once('/')?;
-            let own = but.filter(|own| own.session == *session)?;
-            context.parse().ok().filter(|context| own.has(context))
+            let own = but.and_then(|run| Some((run, name.strip_prefix(&format!("{SESSIONS}{}/", run.session))?)));
+            own.is_some_and(|(run, context)| context.parse().is_ok_and(|context| run.has(&context)))
         };
         let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         let ledger = ledgers.entry(repo.common_dir().to_owned()).or_default();
         let mut sum = Amount::default();
-        for name in ledger.turn_to(repo, day)?.into_iter().filter(|name| is_own(name).is_none()) {
+        for name in ledger.turn_to(repo, day)?.into_iter().filter(|name| !is_own(name)) {
             let spent = ledger.chain(repo, &name, day);
             sum += self.counted(&name, Uncounted::DAY, spent)?.unwrap_or_default();
         }

@@ -11,11 +11,11 @@ mod verdict;
 
 pub use budget::Budget;
 pub use planning::PlannerBudget;
+pub use run_ledger::RunLedger;
 pub use uncounted::Uncounted;
 pub use unmetered::UnmeteredAgent;
 pub use unpriced::Unpriced;
 pub use verdict::BudgetVerdict;
 
 pub(crate) use ledger::{Ledgers, spent_in};
-pub(crate) use run_ledger::RunLedger;
 pub(crate) use unpriced::{unknown_price, unpriced_in};

@@ -1,16 +1,20 @@
-//! What the sessions of a tree run spend. They share it, so that a limit of the run holds while several of them work.
+//! What runs that share a budget spend: the sessions of a tree run, or several runs of a session. A limit of the run holds
+//! for all of them while they work side by side.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pleach_core::budget::Amount;
-use pleach_core::ids::{SessionId, TaskId};
+use pleach_core::ids::{RunId, TaskId};
 
-/// The spending of each session of a run, and its task.
+/// What each run has spent, and the task it works on.
+type SpentByRun = BTreeMap<RunId, (Option<TaskId>, Amount)>;
+
+/// The spending of runs that share a budget.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RunLedger(Arc<Mutex<BTreeMap<SessionId, (TaskId, Amount)>>>);
+pub struct RunLedger(Arc<Mutex<SpentByRun>>);
 
-/// What other sessions of a run have spent.
+/// What the others have spent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OthersSpending {
     /// All of them.
@@ -20,18 +24,18 @@ pub(crate) struct OthersSpending {
 }
 
 impl RunLedger {
-    /// Notes what a session has spent in all.
-    pub(crate) fn set(&self, session: &SessionId, task: &TaskId, spent: Amount) {
-        self.entries(|entries| drop(entries.insert(session.clone(), (task.clone(), spent))));
+    /// Notes what a run has spent in all.
+    pub(crate) fn set(&self, run: &RunId, task: Option<&TaskId>, spent: Amount) {
+        self.entries(|entries| drop(entries.insert(run.clone(), (task.cloned(), spent))));
     }
 
-    /// What all sessions but this one have spent.
-    pub(crate) fn others(&self, session: &SessionId, task: &TaskId) -> OthersSpending {
+    /// What all but this run have spent.
+    pub(crate) fn others(&self, run: &RunId, task: Option<&TaskId>) -> OthersSpending {
         self.entries(|entries| {
             let mut others = OthersSpending::default();
-            for (entry_task, amount) in entries.iter().filter(|(id, _)| *id != session).map(|(_, entry)| entry) {
+            for (entry_task, amount) in entries.iter().filter(|(id, _)| *id != run).map(|(_, entry)| entry) {
                 others.run += *amount;
-                if entry_task == task {
+                if task.is_some() && entry_task.as_ref() == task {
                     others.task += *amount;
                 }
             }
@@ -39,7 +43,7 @@ impl RunLedger {
         })
     }
 
-    fn entries<T>(&self, work: impl FnOnce(&mut BTreeMap<SessionId, (TaskId, Amount)>) -> T) -> T {
+    fn entries<T>(&self, work: impl FnOnce(&mut SpentByRun) -> T) -> T {
         // A thread that panicked here has changed one entry, or none.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

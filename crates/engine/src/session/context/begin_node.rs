@@ -14,7 +14,7 @@ use crate::session::worker::NodeFinished;
 use agents::agent::Agent;
 use agents::llm::Message;
 use pleach_core::budget::Allowance;
-use pleach_core::event::{NodeStarted, Outcome, Via, WarningCode};
+use pleach_core::event::{NodeStarted, Outcome, RewindVia, WarningCode};
 use pleach_core::ids::{CommitId, RepoName};
 use pleach_core::plan::pipeline::{HandlerKind, Node};
 use pleach_core::redact::is_marked;
@@ -197,7 +197,7 @@ fn continuing(context: &mut Context, node: &Node) -> NodeStart {
     let has_turns = node.handler == HandlerKind::Codergen && context.state.has_turns();
     let (Ok(agent), true) = (context.engine.agents.of(node), has_turns) else { return NodeStart::Continued };
     let via = context.state.rewound.map(|rewound| rewound.via);
-    let is_told = via == Some(Some(Via::Summary)) || via.is_some() && is_of_another(&context.state, &*agent);
+    let is_told = via == Some(Some(RewindVia::Summary)) || via.is_some() && is_of_another(&context.state, &*agent);
     let resumable = || {
         let state = context.state.agent_state(None);
         state.is_some() && agent.can_resume(state, &context.plan.agent_home(&context.engine, &context.id))

@@ -16,7 +16,7 @@ const TOOL: usize = 200;
 const WHOLE: usize = 8_000;
 
 /// The story of the turns so far.
-pub(super) struct Told {
+pub(super) struct Retelling {
     /// For the prompt.
     pub text: String,
     /// All that was said, for a file, where the text leaves some out.
@@ -24,7 +24,7 @@ pub(super) struct Told {
 }
 
 /// Tells what was said and done in these messages; `file` is where the whole of it will be.
-pub(super) fn tell(said: &[Message], state: &State, file: Option<&Path>) -> Told {
+pub(super) fn tell(said: &[Message], state: &State, file: Option<&Path>) -> Retelling {
     let turns = match &state.position {
         Position::Running { turns, .. } => turns.len(),
         _ => 0,
@@ -49,7 +49,7 @@ pub(super) fn tell(said: &[Message], state: &State, file: Option<&Path>) -> Told
     if let Some(file) = file {
         text.push_str(&format!("\n\nAll of it, with what the tools answered, is in {}.", file.display()));
     }
-    Told { text, whole }
+    Retelling { text, whole }
 }
 
 /// What an answer said, and which tools it used.

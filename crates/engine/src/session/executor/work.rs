@@ -17,7 +17,7 @@ use crate::env::{Engine, Error, Handler, HandlerContext, Question};
 use crate::session::preamble::{self, NodeResult, Telling};
 use crate::session::session_plan::SessionPlan;
 use crate::session::task::prompts;
-use agents::agent::{Agent, Past, TASK_WAS_INTERRUPTED};
+use agents::agent::{Agent, JobPast, TASK_WAS_INTERRUPTED};
 use agents::llm::Message;
 use pleach_core::event::{Outcome, Snapshot, Status};
 use pleach_core::ids::{ContextId, NodeId};
@@ -64,7 +64,7 @@ pub struct AgentWork {
     /// The state the agent needs to resume the conversation.
     pub resume: Option<Value>,
     /// What was said before, for an agent that cannot continue with it.
-    pub past: Past,
+    pub past: JobPast,
     /// The prompt of a new conversation that is told of it.
     pub retold: Option<String>,
     /// What it is told beside its prompt, where it continues.
@@ -275,9 +275,9 @@ impl WorkBuilder<'_> {
         });
         prompt.push_str(&appended);
         let past = match start {
-            NodeStart::Redriven => Past::Taped(interrupted.clone()),
-            NodeStart::Retold => Past::Told(interrupted.clone()),
-            NodeStart::First | NodeStart::Continued => Past::None,
+            NodeStart::Redriven => JobPast::Taped(interrupted.clone()),
+            NodeStart::Retold => JobPast::Told(interrupted.clone()),
+            NodeStart::First | NodeStart::Continued => JobPast::None,
         };
         Ok(AgentWork { agent, prompt, offered, history, continues, answered, resume, past, retold, append })
     }

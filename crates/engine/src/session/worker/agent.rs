@@ -14,7 +14,7 @@ use super::{Effect, Stopped, TurnReport, Worker, WorkerReport, step};
 use crate::env::BudgetVerdict;
 use crate::session::executor::AgentWork;
 use agents::agent::{
-    AgentError, AgentReply, End, Job, MessageInput, Past, Steering, Turn, TurnVerdict, Turns, is_in_words,
+    AgentError, AgentReply, End, Job, JobPast, MessageInput, Steering, Turn, TurnVerdict, Turns, is_in_words,
 };
 use agents::llm::{Message, Part, Role};
 use git::workspace::{Author, Changes};
@@ -101,7 +101,7 @@ pub(super) async fn agent(
     let is_simulated = is_simulated(kind);
     let deadline = worker.node.timeout.map(Deadline::after);
     let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
-    let told = work.retold.as_ref().filter(|_| matches!(work.past, Past::Told(_)));
+    let told = work.retold.as_ref().filter(|_| matches!(work.past, JobPast::Told(_)));
     let work = AgentWork { prompt: told.unwrap_or(&work.prompt).clone(), ..work };
     let asked = AgentPrompt { prompt: work.prompt.clone(), continues: work.continues, timeout: worker.node.timeout };
     let mut work = work;
@@ -110,8 +110,8 @@ pub(super) async fn agent(
         let text = format!("{why}; the agent of `{}` is told what it did before and goes on", worker.node.id);
         end.warnings.push(WarningCode::ReplayDiverged.with(text));
         end_redrive(worker, &mut end.warnings)?;
-        if let Past::Taped(said) = std::mem::take(&mut work.past) {
-            work.past = Past::Told(said);
+        if let JobPast::Taped(said) = std::mem::take(&mut work.past) {
+            work.past = JobPast::Told(said);
         }
         work.prompt.clone_from(retold);
         spoken = Spoken { messages: Vec::new(), state: None };
@@ -145,7 +145,7 @@ pub(super) async fn agent(
     let spoke_up = worker.read_status(&status_file).is_some();
     // When a program runs again, its calls are answered from the record.
     let keeps = work.agent.can_continue() || work.agent.repeats_calls();
-    let has_begun = work.continues || !matches!(work.past, Past::None);
+    let has_begun = work.continues || !matches!(work.past, JobPast::None);
     let goes_on = keeps && (has_begun || end.is_answered);
     let outcome = agent_outcome(worker, reply, &status_file, goes_on, cancel, end)?;
     let outcome = simulation::simulated(worker, kind, outcome);
@@ -219,7 +219,7 @@ async fn converse(
         launchers: Some(worker.launchers()),
         resume: spoken.state.clone(),
         // Only the first prompt is answered from the record.
-        past: if prompt_is_first { work.past.clone() } else { Past::None },
+        past: if prompt_is_first { work.past.clone() } else { JobPast::None },
     };
     let bounds = job.sandbox.clone();
     let (turns, mut incoming) = Turns::channel();

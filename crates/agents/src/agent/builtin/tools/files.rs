@@ -58,7 +58,7 @@ pub(super) fn read(jail: &Jail, args: ReadArgs) -> ToolAnswer {
     match numbered(file, args.offset.unwrap_or(1), args.limit.unwrap_or(LINES)) {
         Ok(Window::Lines(text)) => ToolAnswer::ok(text),
         Ok(Window::Empty) => ToolAnswer::ok("(the file is empty)"),
-        Ok(Window::Past(lines)) => {
+        Ok(Window::JobPast(lines)) => {
             ToolAnswer::error(format!("`{path}` has {lines} lines, so there is nothing at that offset"))
         }
         Ok(Window::Binary) => ToolAnswer::error(format!("`{path}` is a binary file")),
@@ -70,7 +70,7 @@ enum Window {
     Lines(String),
     Empty,
     /// The offset lies behind the last line; how many there are.
-    Past(usize),
+    JobPast(usize),
     Binary,
 }
 
@@ -110,7 +110,7 @@ fn numbered(file: File, offset: usize, limit: usize) -> io::Result<Window> {
     }
     Ok(match number {
         0 => Window::Empty,
-        _ if text.is_empty() => Window::Past(before),
+        _ if text.is_empty() => Window::JobPast(before),
         _ => Window::Lines(text),
     })
 }
