@@ -34,6 +34,11 @@ fn manual_test_3_resume_at_node_boundary() {
 }
 
 #[test]
+fn manual_resume_at_agent_turn() {
+    walk("3b-resume-at-agent-turn.sh");
+}
+
+#[test]
 fn manual_test_4_cleanup() {
     walk("4-cleanup.sh");
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::sessions::{Gate, Story, graph, tool};
 use crate::support::TestEnv;
+use crate::tree_commands::page::shows_what_happens;
 
 mod agents;
 mod branches;
@@ -323,4 +324,37 @@ fn what_a_replay_has_inherited_is_shown_as_such() {
     let cost = |of: &str| env.pleach(&["cost", "--json", of]).expect(0).json()["total"]["tokens"]["input"].clone();
     assert_eq!((cost(&run), cost(&env.session())), (json!(30), json!(90)), "one run, and all of them");
     assert_eq!(env.pleach(&["status", "--json", &run]).expect(0).json()["turns"].as_array().map(Vec::len), Some(7));
+}
+
+/// What the page about it says its repository has.
+const PAGE_SCRIPT: &str = r#"
+model: scripted
+scripts:
+  - name: to Ada
+    when: {node: write, contains: "Greet Ada"}
+    steps:
+      - text: Greet Ada instead.
+        tools: [{write_file: {file_path: hello.txt, content: "Hello, Ada!\n"}}]
+      - text: hello.txt greets Ada.
+  - name: write
+    when: {node: write}
+    steps:
+      - text: Begin with a greeting.
+        tools: [{write_file: {file_path: hello.txt, content: "Hello!\n"}}]
+      - text: Look at it.
+        tools: [{read_file: {file_path: hello.txt}}]
+      - text: Greet the world.
+        tools: [{write_file: {file_path: hello.txt, content: "Hello, world!\n"}}]
+      - text: hello.txt greets the world.
+"#;
+
+#[test]
+fn the_page_about_time_travel_shows_what_happens() {
+    const PAGE: &str = include_str!("../../../docs/time-travel.md");
+    let dot = PAGE.split("```dot\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a pipeline");
+    let env = TestEnv::with_script(PAGE_SCRIPT);
+    env.write("repo/greet.dot", dot);
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "A pipeline"]);
+    shows_what_happens(&env, "docs/time-travel.md", 8);
 }

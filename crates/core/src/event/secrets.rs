@@ -9,11 +9,13 @@ use crate::redact::{JsonPart, Redactor};
 
 /// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What is after them is
 /// text unless it is listed below.
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 20] = [
     "",
     "agent_state_ref",
     "agent_state_ref.messages",
     "agent_state_ref.used",
+    "changes",
+    "changes.inputs",
     "feedback",
     "files_written",
     "inputs",
@@ -32,7 +34,7 @@ const FIELDS: [&str; 18] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 86] = [
+const OWN: [&str; 90] = [
     "action",
     "agent",
     "agent_head",
@@ -40,6 +42,7 @@ const OWN: [&str; 86] = [
     "agent_state_ref.home",
     "at",
     "base",
+    "begins",
     "body",
     "boundary",
     "branch",
@@ -47,6 +50,7 @@ const OWN: [&str; 86] = [
     "code",
     "commit",
     "contexts",
+    "cut",
     "date",
     "entry",
     "error_policy",
@@ -114,12 +118,14 @@ const OWN: [&str; 86] = [
     "tree",
     "trees",
     "turn",
+    "via",
     "warnings.code",
     "work",
     "workspace_snapshot",
     // A session is run again as it was: one whose pipeline holds a secret is refused before it is recorded.
     "dot",
     "files",
+    "changes.pipeline",
 ];
 
 impl Recorded {

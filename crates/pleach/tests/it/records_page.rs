@@ -85,6 +85,9 @@ fn without_text(mut event: Value) -> Value {
     if let Some(outcome) = data.get_mut("outcome") {
         outcome["context_updates"] = json!(null);
     }
+    if let Some(changes) = data.get_mut("changes") {
+        *changes = json!(null);
+    }
     structure(&event)
 }
 
