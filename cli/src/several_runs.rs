@@ -103,7 +103,7 @@ pub struct PlannedRun<'a> {
 }
 
 /// Several runs that go on from one point.
-pub struct SeveralRuns<'a> {
+pub struct RunsAtOnce<'a> {
     pub globals: &'a Globals,
     pub ground: &'a SessionGround,
     pub point: Arc<RunPoint>,
@@ -124,7 +124,7 @@ struct Opening {
     root: ContextId,
 }
 
-impl SeveralRuns<'_> {
+impl RunsAtOnce<'_> {
     /// Runs them to their ends, at most so many at once, and compares them. `first` is open already.
     pub async fn run(
         self,
@@ -167,7 +167,7 @@ impl SeveralRuns<'_> {
                 let turns = (std::mem::replace(&mut turn, next_turn), next);
                 let (point, ledger) = (Arc::clone(&self.point), ledger.clone());
                 let is_said = !self.globals.json && self.globals.verbosity >= 0;
-                let job = Job { number: number + offset, point, ledger, told: told.clone(), is_said };
+                let job = RunJob { number: number + offset, point, ledger, told: told.clone(), is_said };
                 jobs.spawn(job.run(planned.engine, planned.repos, planned.options, turns));
             }
             tokio::select! {
@@ -262,7 +262,7 @@ impl SeveralRuns<'_> {
 }
 
 /// A run on its way.
-struct Job {
+struct RunJob {
     number: usize,
     point: Arc<RunPoint>,
     ledger: RunLedger,
@@ -270,7 +270,7 @@ struct Job {
     is_said: bool,
 }
 
-impl Job {
+impl RunJob {
     /// Forks the run when it is its turn, and runs it to its end.
     async fn run(
         self,

@@ -167,7 +167,7 @@ impl Tests {
 }
 
 /// The commits to test in the queue of a branch, each with the number of its run.
-struct Job {
+struct TestJob {
     place: Place,
     target: BranchName,
     commits: Vec<(usize, CommitId)>,
@@ -177,7 +177,7 @@ struct Job {
 fn test(globals: &Globals, ground: &SessionGround, summaries: &[&Summary], command: &str) -> Result<Tests, Failure> {
     let settings = ground.settings.clone().deepening(true);
     let tests = tests_of(&settings, &ground.place, summaries, command)?;
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<TestJob> = Vec::new();
     for (number, summary) in summaries.iter().enumerate() {
         let places = Places::of_session(ground.place.clone(), &summary.started, &settings)?;
         for place in places.all() {
@@ -191,10 +191,10 @@ fn test(globals: &Globals, ground: &SessionGround, summaries: &[&Summary], comma
                 None => place::target(place)?,
             };
             let is_same =
-                |job: &&mut Job| job.place.repo.common_dir() == place.repo.common_dir() && job.target == target;
+                |job: &&mut TestJob| job.place.repo.common_dir() == place.repo.common_dir() && job.target == target;
             match jobs.iter_mut().find(is_same) {
                 Some(job) => job.commits.push((number, commit)),
-                None => jobs.push(Job { place: place.clone(), target, commits: vec![(number, commit)] }),
+                None => jobs.push(TestJob { place: place.clone(), target, commits: vec![(number, commit)] }),
             }
         }
     }
@@ -231,7 +231,7 @@ fn test(globals: &Globals, ground: &SessionGround, summaries: &[&Summary], comma
 
 async fn test_job(
     engine: &Arc<Engine>,
-    job: &Job,
+    job: &TestJob,
     tests: &[EntryTest],
     queue: &QueueSettings,
 ) -> Result<Vec<Option<TreeTest>>, Failure> {

@@ -26,7 +26,7 @@ use crate::runtime::block_on;
 use crate::session::{print_agents, run_to_end, warn_unmetered};
 use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings;
-use crate::several_runs::{PlannedRun, RunVariant, SeveralArgs, SeveralRuns};
+use crate::several_runs::{PlannedRun, RunVariant, RunsAtOnce, SeveralArgs};
 
 /// Go on from a point of a session, in a run of its own.
 ///
@@ -159,7 +159,7 @@ fn several(
             warn_unmetered(run.built.engine.unmetered([&run.pipeline]));
         }
         let at_once = args.several.at_once as usize;
-        SeveralRuns { globals, ground: &ground, point: Arc::new(point), at_once }.run(None, planned).await
+        RunsAtOnce { globals, ground: &ground, point: Arc::new(point), at_once }.run(None, planned).await
     })
 }
 

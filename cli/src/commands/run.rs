@@ -37,7 +37,7 @@ use crate::session::{
 };
 use crate::sessions::SessionGround;
 use crate::settings::{self, Search, Settings};
-use crate::several_runs::{PlannedRun, RunVariant, SeveralArgs, SeveralRuns};
+use crate::several_runs::{PlannedRun, RunVariant, RunsAtOnce, SeveralArgs};
 use crate::survey::orphans::repair_worktrees;
 use crate::trust::TerminalTruster;
 
@@ -205,7 +205,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         let planned = variants[1..].iter().map(plan).collect();
         let ground = SessionGround { settings: settings.clone(), place: places.record.clone() };
         let at_once = args.several.at_once as usize;
-        let runs = SeveralRuns { globals, ground: &ground, point, at_once };
+        let runs = RunsAtOnce { globals, ground: &ground, point, at_once };
         runs.run(Some((session, protection)), planned).await
     })
 }
