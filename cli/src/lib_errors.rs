@@ -41,7 +41,7 @@ pub fn of_engine(error: &env::Error) -> Failure {
             "bring it with `git fetch` in `{repo}`: from a shallow clone `git fetch --unshallow`, or by its branch"
         )),
         Error::PipelineUnfit { .. } => plain(Code::PipelineUnfit, error)
-            .hint("take a point it can go on from, as `--checkpoint start`, or give it that node"),
+            .hint("`--pipeline FILE` gives another one, which has the node it goes on at"),
         Error::NoSuchPoint { .. } | Error::NoCut(NoCut::NoRecord { .. }) => plain(Code::RecordDamaged, error),
         Error::RepoMissing { .. } => plain(Code::NoSuchRepo, error)
             .hint("add it to `workspace.repos` in pleach.yaml, with the path of its clone"),

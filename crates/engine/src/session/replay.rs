@@ -40,11 +40,14 @@ impl ReplayOptions {
 
     /// Whether its pipeline can go on where the run was: it has the nodes, and the fan-outs they are in.
     pub fn check(&self, point: &RunPoint) -> Result<(), Error> {
+        let unfit = |why: String| Err(Error::PipelineUnfit { why });
         if self.changes.pipeline.is_none() {
-            return Ok(());
+            return match &point.started.task {
+                Some(task) => unfit(format!("that of task {} runs in its tree alone", task.id)),
+                None => Ok(()),
+            };
         }
         let pipeline = recorded_pipeline(&self.started(point))?;
-        let unfit = |why: String| Err(Error::PipelineUnfit { why });
         for (context, state) in &point.states {
             let begins = self.begins.as_ref().filter(|_| *context == point.run.root);
             let Some(node) = begins.or(state.next_node()) else { continue };
