@@ -14,7 +14,8 @@ use serde_json::Value;
 use pleach_core::ids::{CommitId, RepoPath};
 use pleach_core::text::unquoted_path;
 
-const NOTES: &str = "refs/notes/ai";
+/// Where they are.
+pub const AI_NOTES: &str = "refs/notes/ai";
 
 /// The notes of a repository, each read once.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ pub struct AiLines {
 impl AiNotes {
     /// Finds them.
     pub fn find(repo: &Repo) -> Result<Self, git::Error> {
-        let tree = repo.refs().find(NOTES)?.map(|at| repo.tree_of(at)).transpose()?;
+        let tree = repo.refs().find(AI_NOTES)?.map(|at| repo.tree_of(at)).transpose()?;
         Ok(Self { tree, ..Self::default() })
     }
 
@@ -46,29 +47,15 @@ impl AiNotes {
         if let Some(known) = self.read.borrow().get(&commit) {
             return Ok(known.clone());
         }
-        let found = Rc::new(self.tree.map_or(Ok(Vec::new()), |tree| in_tree(repo, tree, commit))?);
+        let note = self.tree.map_or(Ok(None), |tree| git::note_of(repo, tree, commit))?;
+        let found = Rc::new(note.map(|note| read(&note)).unwrap_or_default());
         self.read.borrow_mut().insert(commit, found.clone());
         Ok(found)
     }
 }
 
-/// The note of a commit. git spreads notes over directories of two letters as they grow more.
-fn in_tree(repo: &Repo, tree: TreeId, commit: CommitId) -> Result<Vec<AiLines>, git::Error> {
-    let mut name = commit.to_string();
-    for depth in 0..name.len() / 2 {
-        if let Some(note) = repo.tree_file(tree, &RepoPath::from(name.as_str()))? {
-            return Ok(read(&note));
-        }
-        name.insert(depth * 3 + 2, '/');
-        if repo.tree_entry(tree, &RepoPath::from(&name[..depth * 3 + 2]))?.is_none() {
-            break;
-        }
-    }
-    Ok(Vec::new())
-}
-
 /// What a note says; what cannot be read of it says nothing.
-fn read(note: &[u8]) -> Vec<AiLines> {
+pub fn read(note: &[u8]) -> Vec<AiLines> {
     let text = String::from_utf8_lossy(note);
     let (lines, keys) = text.split_once("\n---").unwrap_or((&text, ""));
     let keys: Value = serde_json::from_str(keys).unwrap_or_default();
