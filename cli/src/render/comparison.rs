@@ -13,13 +13,13 @@ use super::{Table, duration, style};
 const WIDTH: usize = 100;
 
 /// What is left of the names of models and agents at least.
-const LEAST: usize = 8;
+const LEAST: usize = 6;
 
 /// A line per run, the best first.
 pub fn table(comparison: &Comparison) -> String {
     fitted(|by_width| {
         let headings =
-            ["run", "from", "by", "outcome", "test", "review", "turns", "tokens", "cost", "time", "+/-", "rank"];
+            ["run", "from", "by", "outcome", "test", "review", "turns", "tokens", "cost", "time", "+/-", "#"];
         let mut table = [6, 7, 8, 9, 10].into_iter().fold(Table::new(headings), Table::right);
         for run in &comparison.runs {
             let best = if comparison.best.as_ref() == Some(&run.run) { "*" } else { "" };
@@ -30,7 +30,7 @@ pub fn table(comparison: &Comparison) -> String {
                 style::standing(run.outcome),
                 run.test
                     .as_ref()
-                    .map(|test| if test.passed { style::standing("pass") } else { test.exit.clone() })
+                    .map(|test| style::standing(if test.passed { "pass" } else { "fail" }))
                     .unwrap_or_default(),
                 review(run).to_owned(),
                 count(run.turns),
@@ -48,15 +48,16 @@ pub fn table(comparison: &Comparison) -> String {
 /// A line per point, in the order given.
 pub fn points(points: &[(&str, &ComparedRun)]) -> String {
     fitted(|by_width| {
-        let headings = ["", "from", "agent", "model", "outcome", "turns", "tokens", "cost", "time", "files", "+/-"];
-        let mut table = [5, 6, 7, 8, 9, 10].into_iter().fold(Table::new(headings), Table::right);
+        let headings = ["", "from", "by", "outcome", "turns", "tokens", "cost", "time", "files", "+/-"];
+        let mut table = [4, 5, 6, 7, 8, 9].into_iter().fold(Table::new(headings), Table::right);
         for (name, run) in points {
-            let names = |names: &[String]| shorten(&plain(&listed(names, 2)), by_width);
+            // An agent whose model is called like it is named once.
+            let mut names: Vec<&String> = run.agents.iter().chain(&run.models).collect();
+            names.dedup();
             table.row([
                 (*name).to_owned(),
                 from(run),
-                names(&run.agents),
-                names(&run.models),
+                shorten(&plain(&listed(names, 3)), by_width),
                 style::standing(run.outcome),
                 count(run.turns),
                 count(run.tokens.total()),
@@ -124,28 +125,28 @@ mod tests {
         let run = |name: &str, model: &str| ComparedRun {
             run: name.parse().unwrap(),
             from: Some("abcdefgh".parse().unwrap()),
-            from_turn: Some("main.170".parse().unwrap()),
+            from_turn: Some("main.17".parse().unwrap()),
             agent: Some("claude".into()),
             agents: vec!["claude".into()],
             models: vec![model.to_owned()],
-            outcome: "cancelled",
-            turns: 12_000,
-            tokens: Usage { input: 123_456_789, ..Usage::default() },
-            cost_usd: Some(123.45),
+            outcome: "running",
+            turns: 170,
+            tokens: Usage { input: 12_345_678, ..Usage::default() },
+            cost_usd: Some(12.34),
             seconds: 12_000.0,
             files: 100,
-            added: 12_345,
-            removed: 12_345,
+            added: 1_234,
+            removed: 567,
             test: Some(RunTest { passed: false, exit: "exit 101".into(), seconds: 1, cached: false }),
             review: Some(ReviewResult::Approved),
             rank: 1,
             why: None,
         };
         let runs = vec![run("abcdefgh/r10", "claude-opus-4-1-20250805"), run("abcdefgh/r11", "gpt-5")];
-        let both: Vec<(&str, &ComparedRun)> = runs.iter().map(|run| ("abcdefgh/main.170", run)).collect();
+        let both: Vec<(&str, &ComparedRun)> = runs.iter().map(|run| ("abcdefgh/main.17", run)).collect();
         for text in [points(&both), table(&Comparison::of(runs.clone()))] {
             let width = text.lines().map(console::measure_text_width).max().unwrap();
-            assert!(width <= WIDTH + 13, "{width}:\n{text}");
+            assert!(width <= WIDTH, "{width}:\n{text}");
         }
     }
 }

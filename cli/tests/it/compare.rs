@@ -94,7 +94,7 @@ fn several_runs_are_told_apart() {
         assert_eq!(stderr.lines().filter(|line| line.starts_with(begin)).count(), 1, "{begin}: {stderr}");
     }
     let table: Vec<&str> = stdout.lines().collect();
-    let head = ["run", "from", "by", "outcome", "turns", "tokens", "time", "+/-", "rank"];
+    let head = ["run", "from", "by", "outcome", "turns", "tokens", "time", "+/-", "#"];
     assert!(table[0].split_whitespace().eq(head), "{stdout}");
     assert!(table.iter().any(|line| line.starts_with(&run_of(&env, "r1")) && line.contains("main  right")), "{stdout}");
     assert_eq!(table.last(), Some(&format!("next:    pleach land {}", env.session()).as_str()), "{stdout}");

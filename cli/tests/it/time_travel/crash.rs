@@ -45,7 +45,8 @@ struct Result {
 }
 
 fn result(env: &TestEnv, travel: Travel) -> Result {
-    let contexts = if travel == Travel::Return { ["main", "a", "b"] } else { ["r1", "r1-a", "r1-b"] };
+    // How far the other branch was when `a` took its turn is a matter of chance.
+    let contexts = if travel == Travel::Return { ["main", "a"] } else { ["r1", "r1-a"] };
     let there =
         |context: &&&str| env.own_refs().contains_key(&format!("refs/pleach/sessions/{}/{context}", env.session()));
     let contexts: Vec<&&str> = contexts.iter().filter(there).collect();

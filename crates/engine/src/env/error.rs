@@ -95,7 +95,7 @@ pub enum Error {
         /// The commit.
         commit: CommitId,
         /// What git says.
-        source: git::Error,
+        source: Box<git::Error>,
     },
     /// A repository of the session is not open.
     #[error("session {session} also works in the repository `{repo}`, which `workspace.repos` does not have")]

@@ -133,7 +133,7 @@ fn check_commits(repos: &SessionRepos, snapshot: &Snapshot) -> Result<(), Error>
         let Some(repo) = repos.get(name) else { continue };
         let read = repo.tree_of(*commit).and_then(|tree| repo.tree_entries(tree));
         if let Err(source) = read {
-            return Err(Error::CommitMissing { repo: name.clone(), commit: *commit, source });
+            return Err(Error::CommitMissing { repo: name.clone(), commit: *commit, source: source.into() });
         }
     }
     Ok(())

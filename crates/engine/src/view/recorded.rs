@@ -63,8 +63,7 @@ pub(crate) fn folded(history: &History, start: &NodeId, events: usize) -> Result
         for (event, counting) in record.events.iter().take(left).zip(1..) {
             match &event.event {
                 Event::Resumed(Resumed { back: Some(back), .. }) => {
-                    let before =
-                        then.get(&back.to).cloned().ok_or_else(|| Error::NoSuchPoint { to: back.to.record })?;
+                    let before = then.get(&back.to).cloned().ok_or(Error::NoSuchPoint { to: back.to.record })?;
                     state.return_to(back, before);
                 }
                 _ => state.apply(event)?,

@@ -542,7 +542,7 @@ mod tests {
                 records
             };
             let count = |splits: &[bool]| {
-                let begin = vec![vec![resumed(1), fork("a", 1)]];
+                let begin = [vec![resumed(1), fork("a", 1)]];
                 let root = chain("main", 1, &[], begin.iter().cloned().chain(whole(&[true], &events)).collect());
                 let branch = chain("a", 100, &root.records[..1], whole(splits, &others));
                 let number = wanted.index(usize::try_from(turns).unwrap()) as u64 + 1;
