@@ -116,4 +116,33 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(read(b"\xff\n  no ranges"), []);
     }
+
+    /// The lines and agents of the examples in version 3.0.0 of git-ai's standard.
+    #[test]
+    fn the_examples_of_the_standard_are_read() {
+        let complete = "src/main.rs\n  abcd1234abcd1234 1-10,15-20\n  efgh5678efgh5678 25,30-35\nsrc/lib.rs\n  \
+                        abcd1234abcd1234 1-50\n---\n{\"schema_version\":\"authorship/3.0.0\",\"git_ai_version\":\"1.0.23\",\
+                        \"base_commit_sha\":\"7734793b756b3921c88db5375a8c156e9532447b\",\"prompts\":{\"abcd1234abcd1234\":\
+                        {\"agent_id\":{\"tool\":\"cursor\",\"id\":\"6ef2299e\",\"model\":\"claude-4.5-opus\"},\"messages\":[]},\
+                        \"efgh5678efgh5678\":{\"agent_id\":{\"tool\":\"cursor\",\"id\":\"a1b2c3d4\",\"model\":\
+                        \"claude-3-sonnet\"},\"messages\":[]}}}";
+        let shown = |note: &str| -> Vec<String> {
+            let lines = read(note.as_bytes()).into_iter();
+            lines.map(|lines| format!("{} {:?} {}", lines.path, lines.lines, lines.agent)).collect()
+        };
+        let expected = [
+            "src/main.rs 1..=10 cursor (claude-4.5-opus)",
+            "src/main.rs 15..=20 cursor (claude-4.5-opus)",
+            "src/main.rs 25..=25 cursor (claude-3-sonnet)",
+            "src/main.rs 30..=35 cursor (claude-3-sonnet)",
+            "src/lib.rs 1..=50 cursor (claude-4.5-opus)",
+        ];
+        assert_eq!(shown(complete), expected);
+        let lines = "tests/simple_additions.rs\n  d9978a8723e02b52 1-4,9-10,12,14,16,21-22,24,26\n  967bda75801c3ee8 \
+                     728-735,737-888,890,892-1010\n\"src/my file.rs\"\n  866dabf162e96bcb 6,257,358,376-377,521\n---\n{}";
+        let found = read(lines.as_bytes());
+        let of = |path: &str| found.iter().filter(|lines| lines.path == RepoPath::from(path)).count();
+        let counts = ["tests/simple_additions.rs", "src/my file.rs"].map(of);
+        assert_eq!(counts, [12, 5]);
+    }
 }
