@@ -15,6 +15,7 @@ use pleach_core::text::{listed, shell_word};
 use serde_json::{Value, json};
 
 use crate::answers::Answers;
+use crate::attribution_notes::BranchesBefore;
 use crate::code::Code;
 use crate::commands::merge::ground::{MergeGround, entry_json, how_landed};
 use crate::exit::Exit;
@@ -132,12 +133,14 @@ pub fn land_all(
     let built = build(globals, settings, &resolved.config, Answers::default())?;
     let queue = queue_settings(settings, &places.record);
     let message = LandMessage { globals, id, parts: parts.clone(), places };
+    let before = BranchesBefore::look(&resolved.config, places.all());
     let outcome = block_on(built.stopped_by(), async {
         let opened = tokio::task::block_in_place(|| {
             JointLanding::open(built.engine.clone(), places.repos(), id.clone(), parts, queue)
         });
         opened.map_err(|error| of_queue(&error))?.land().await.map_err(|error| of_queue(&error))
     })?;
+    before.write_notes(repo);
     message.end(outcome)
 }
 

@@ -9,6 +9,7 @@ use engine::tree::{self, progress};
 use engine::{env, trust};
 use git::record::{self, NoCut};
 use git::workspace::{self, LockError, LockHolder};
+use history::why::WhyError;
 use os::process::shortage;
 use pleach_core::ids::{RunId, TaskId};
 use pleach_core::plan::ad_hoc::AdHocError;
@@ -386,6 +387,19 @@ pub fn advised(code: Code, error: &(dyn std::error::Error + 'static)) -> Failure
         failure.hint = Some(how.to_owned());
     }
     failure
+}
+
+/// Why it cannot be said why a line is there.
+pub fn of_why(error: WhyError) -> Failure {
+    match error {
+        WhyError::Git(git::Error::Program { stderr, .. }) if stderr.contains("fatal: no such path") => {
+            Failure::new(Code::NoSuchFile, "the file is in no commit yet, so all of it is yours")
+                .hint("commit it, or name another; `--at REV` looks at a commit")
+        }
+        WhyError::Git(error) => of_git(&error),
+        WhyError::Record(error) => of_record(&error),
+        WhyError::Entry(error) => of_queue(&error.into()),
+    }
 }
 
 #[cfg(test)]

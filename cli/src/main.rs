@@ -7,6 +7,7 @@ mod say;
 
 mod answers;
 mod arrival;
+mod attribution_notes;
 mod code;
 mod commands;
 mod exit;

@@ -20,6 +20,7 @@ use pleach_core::plan::pipeline::Node;
 use pleach_core::text::{counted, listed, shell_word};
 
 use crate::answers::Answers;
+use crate::attribution_notes::note_session;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -281,6 +282,7 @@ pub async fn run_to_end(globals: &Globals, session: Session, protection: Protect
     };
     let (session, ended) = spawn_session(session).follow(hear).await;
     progress.finish();
+    note_session(&session);
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => return Err(failure_of(globals, &session, &error)),

@@ -17,6 +17,7 @@ use pleach_core::text::counted;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use crate::attribution_notes::note_session;
 use crate::code::Code;
 use crate::commands::compare::{compare_untested, show};
 use crate::exit::Exit;
@@ -224,6 +225,9 @@ impl RunsAtOnce<'_> {
     fn conclude(&self, progress: &mut Progress, ended: Vec<EndedRun>, left: usize) -> Result<Exit, Failure> {
         let (mut exits, mut runs, mut is_simulated) = (Vec::new(), Vec::<RunId>::new(), false);
         for EndedRun { took, outcome, .. } in ended {
+            if let Ok((session, _)) = &outcome {
+                note_session(session);
+            }
             let failure = match outcome {
                 Ok((session, Ok(how))) => {
                     exits.push(exit_of(&how));

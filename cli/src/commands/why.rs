@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use clap::Args;
 use git::Repo;
 use history::why::{
-    CommitWhy, FileStart, FileWhy, LineRange, StartFailure, WhyError, WhyGround, WhyOptions, why_commit, why_file,
+    CommitWhy, FileStart, FileWhy, LineRange, StartFailure, WhyGround, WhyOptions, why_commit, why_file,
 };
 use pleach_core::ids::{CommitId, RepoPath, SessionId};
 use pleach_core::text::listed;
@@ -19,7 +19,7 @@ use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::lib_errors::{of_engine, of_git, of_queue, of_record};
+use crate::lib_errors::{of_engine, of_git, of_why};
 use crate::place::Place;
 use crate::render::Out;
 use crate::sessions::SessionGround;
@@ -216,17 +216,5 @@ fn of_start(error: &StartFailure) -> Failure {
         }
         StartFailure::NoSuchLine { .. } => failure(Code::NoSuchLine, "lines are counted from 1, the first named first"),
         StartFailure::Unreadable { source, .. } => Failure::new(Code::DiskFailed, error.to_string()).because(source),
-    }
-}
-
-fn of_why(error: WhyError) -> Failure {
-    match error {
-        WhyError::Git(git::Error::Program { stderr, .. }) if stderr.contains("fatal: no such path") => {
-            Failure::new(Code::NoSuchFile, "the file is in no commit yet, so all of it is yours")
-                .hint("commit it, or name another; `--at REV` looks at a commit")
-        }
-        WhyError::Git(error) => of_git(&error),
-        WhyError::Record(error) => of_record(&error),
-        WhyError::Entry(error) => of_queue(&error.into()),
     }
 }

@@ -31,6 +31,7 @@ use super::progress::TreeProgress;
 use super::repos::first_next;
 use super::several::{SeveralEnded, SeveralRuns};
 use crate::answers::Answers;
+use crate::attribution_notes::BranchesBefore;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -151,11 +152,13 @@ impl<'a> RunSite<'a> {
             }
         }
         places.all().try_for_each(|place| warn_of_skipped(globals, &place.repo, &self.settings))?;
+        let before = BranchesBefore::look(&self.settings.resolved.config, places.all());
         let mut shown = TreeProgress::new(globals, plan);
         check_agents_of(plan, &built.engine.agents)?;
         let stopped_by = built.stopped_by();
         let run = self.run(planned, runs, left, built.engine, &built.protection, &mut shown);
         let ended = block_on(stopped_by, run)?;
+        before.write_notes(&places.record.repo);
         let failures = ended.errors.iter().map(|(index, error)| self.failed(&planned[*index], error)).collect();
         let ends: Vec<_> = ended.ends.iter().map(|(index, ended)| (&planned[*index], ended)).collect();
         outcome::print_outcome(globals, &self.dir, ends, failures)

@@ -20,6 +20,7 @@ fn settings_are_shown_with_their_place() {
     model                                          (not set)                                         default
     test_command                                   (not set)                                         default
     attribution                                    none                                              default
+    attribution_notes                              none                                              default
     commits                                        steps                                             default
     commit.max_file_mb                             50                                                default
     commit.max_new_files                           5000                                              default

@@ -2,5 +2,6 @@
 
 mod exporting;
 mod logging;
+mod notes;
 mod page;
 mod searching;

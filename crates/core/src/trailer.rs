@@ -200,6 +200,14 @@ impl TurnFacts {
         .into()
     }
 
+    /// The model and the provider of turns that commands have taken.
+    pub const COMMAND: (&str, &str) = ("tool", "local");
+
+    /// Whether a command took the turn, and no agent.
+    pub fn is_of_command(&self) -> bool {
+        (self.model.as_str(), self.provider.as_str()) == Self::COMMAND
+    }
+
     /// The facts of a turn commit; none when the message is not one of a turn.
     pub fn read(message: &CommitMessage) -> Option<Self> {
         let parsed = |key| message.trailer(key);

@@ -4,6 +4,7 @@
 //! - [`why`]: the turn behind a line.
 //! - [`journal`]: what happened when, and what was said.
 //! - [`export`]: a run as one file.
+//! - [`notes`]: lines of agents, told to other tools.
 //!
 //! Only the crate `pleach` is an interface: what is public here is so for its siblings.
 
@@ -12,4 +13,5 @@
 pub mod compare;
 pub mod export;
 pub mod journal;
+pub mod notes;
 pub mod why;

@@ -19,6 +19,7 @@ use serde_json::json;
 
 use super::ground::{MergeGround, entry_json, how_landed};
 use crate::answers::Answers;
+use crate::attribution_notes::BranchesBefore;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -172,9 +173,11 @@ pub async fn process_once(
     let settings = QueueSettings { approved_tests: approved.clone(), ..ground.queue_settings() };
     let opened = QueueRun::open(built.engine.clone(), place.repo.clone(), place.name.clone(), target.clone(), settings);
     let run = opened.map_err(|error| of_queue(&error))?;
+    let before = BranchesBefore::look(&ground.settings.resolved.config, [place]);
     let outcome = run.spawn().follow(|notification| shown.event(notification)).await;
     shown.rest();
     let outcome = outcome.map_err(|error| of_queue(&error))?;
+    before.write_notes(&place.repo);
     if ground.settings.resolved.config.worktrees.delete_branches {
         delete_branches(place, &outcome)?;
     }

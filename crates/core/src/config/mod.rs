@@ -36,11 +36,11 @@ pub use home_path::{at_home, moved};
 pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
 pub use model::EXCLUDED_BY_DEFAULT;
 pub use model::{
-    AgentSettings, AgentStdin, Attribution, BudgetSettings, CommitGranularity, Config, ContextSettings,
-    DEFAULT_BRANCH_PREFIX, DerivedFiles, EnvSettings, HideFrom, HistoryShape, Isolation, MergeSettings, Network,
-    OnExceeded, ParserName, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool, SandboxMode,
-    SandboxSettings, StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, UntestedFiles, WorkspaceSettings,
-    Worktrees, keys,
+    AgentSettings, AgentStdin, Attribution, AttributionNotes, BudgetSettings, CommitGranularity, Config,
+    ContextSettings, DEFAULT_BRANCH_PREFIX, DerivedFiles, EnvSettings, HideFrom, HistoryShape, Isolation,
+    MergeSettings, Network, OnExceeded, ParserName, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool,
+    SandboxMode, SandboxSettings, StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, UntestedFiles,
+    WorkspaceSettings, Worktrees, keys,
 };
 pub use provider::{
     InvalidProviderName, Price, ProviderKind, ProviderName, ProviderSettings, ProvidersSettings, ScriptProvider,

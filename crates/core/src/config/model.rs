@@ -21,6 +21,8 @@ section! {
         test_command: Option<String> = None,
         /// How commits credit the agent, besides pleach's own trailers.
         attribution: Attribution = Attribution::None,
+        /// Notes on commits that tell other tools which lines are an agent's, on `refs/notes/ai`.
+        attribution_notes: AttributionNotes = AttributionNotes::None,
         /// The commits of a task's branch: one per step, or the turns as well.
         commits: CommitGranularity = CommitGranularity::Steps,
         /// Limits for what is committed without a person looking at it.
@@ -64,6 +66,16 @@ choice! {
         AssistedBy = "assisted-by",
         /// A `Co-authored-by` trailer.
         CoAuthoredBy = "co-authored-by",
+    }
+}
+
+choice! {
+    /// Notes that tell other tools which lines are an agent's.
+    AttributionNotes {
+        /// None.
+        None = "none",
+        /// As git-ai writes them.
+        GitAi = "git-ai",
     }
 }
 

@@ -181,6 +181,7 @@ codes! {
     ShallowClone "shallow-clone" "the clone is shallow, and its older history is unknown"
     ReportUnreadable "report-unreadable" "a report cannot be read"
     RepoUnavailable "repo-unavailable" "a repository of a session is not there, and what it has is left out"
+    NotesNotWritten "notes-not-written" "notes on commits could not be written (`attribution_notes`)"
     DraftOnly "draft-only" "a pull request is opened as a draft, because the work is not finished"
     NotRemoved "not-removed" "a session or a worktree is not removed, because something would be lost with it"
     WorkLost "work-lost" "removing a session loses something"

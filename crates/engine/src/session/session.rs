@@ -9,7 +9,7 @@ use super::SessionPlan;
 use super::context::{Context, OpenedContext, worktrees};
 use super::executor::{Assignment, Executor, Running, WorkWatch};
 use super::worker::WorkerReport;
-use crate::env::{Engine, Error, Registered, RunLedger, Subscription};
+use crate::env::{Engine, Error, Registered, RunLedger, SessionRepos, Subscription};
 use crate::push::{PushQueue, PushSource, RefNote};
 use agents::agent::Roster;
 use git::Repo;
@@ -273,6 +273,11 @@ impl Session {
     /// The worktrees, while no node runs.
     pub fn workspace(&self) -> Option<&Workspace> {
         self.root().workspace.as_ref()
+    }
+
+    /// Its repositories.
+    pub fn repos(&self) -> &SessionRepos {
+        &self.plan.repos
     }
 
     /// Its branches by repository, which follow the record.

@@ -21,8 +21,9 @@
 //!
 //! What does history say?
 //! - [`CommitHistory`] walks it (`newest_first` as far as somebody asks), [`blame`] asks git who wrote a line, `joins` finds
-//!   merges by their messages, [`diff`] compares trees, [`merge`] merges without a checkout, `conflict` is what git could
-//!   not merge, and `merge_check` checks what came of it; `attributes` is what `.gitattributes` say of its files.
+//!   commits by their place and merges by their messages, `notes` reads and adds notes on commits, [`diff`] compares trees,
+//!   [`merge`] merges without a checkout, `conflict` is what git could not merge, and `merge_check` checks what came of it;
+//!   `attributes` is what `.gitattributes` say of its files.
 //!
 //! How do agents work on files?
 //! - [`worktree`] makes and repairs the checkouts agents work in, finds what changed there, and brings HEAD, index and
@@ -65,6 +66,7 @@ mod loose_ref;
 pub mod merge;
 mod merge_check;
 mod newest_first;
+mod notes;
 mod object;
 mod objects;
 mod open;
@@ -99,11 +101,12 @@ pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use head::Head;
 pub use history::{CommitHistory, CommitText, HistoryCommit, HistoryParent};
 pub use id::{BlobId, TreeId};
-pub use joins::merges_since;
+pub use joins::{commits_above, merges_since};
 pub use land::LandError;
 pub use merge::MergeError;
 pub use merge_check::{LossyMerge, MergeCheckError, check_merge_result};
 pub use newest_first::NewestFirst;
+pub use notes::{add_notes, note_of};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::discover;
 pub use pleach_core::merge::interrupted::BrokenOff;

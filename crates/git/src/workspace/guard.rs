@@ -18,6 +18,9 @@ const OWN_CONTROL_FILES: [&str; 2] = ["commondir", "gitdir"];
 /// Where pleach's own refs are.
 const OWN: &str = "refs/pleach/";
 
+/// Notes that other runs of pleach write about their commits when they end, and that tools write of themselves.
+const NOTES: &str = "refs/notes/ai";
+
 /// What one of these has at most: settings of git's are the longest.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
@@ -82,7 +85,7 @@ impl GuardWatch {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
-        let mut refs = self.repo.refs().list_except(&[OWN, own])?;
+        let mut refs = self.repo.refs().list_except(&[OWN, NOTES, own])?;
         refs.extend(self.repo.refs().list(kept)?);
         let own = refs.iter().filter(|(name, at)| landings.has(name, **at)).map(|(name, _)| name.clone()).collect();
         Ok(Guard { control, refs, own, checkout: self.changes()?, odd, heads })

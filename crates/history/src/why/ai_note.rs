@@ -14,7 +14,8 @@ use serde_json::Value;
 use pleach_core::ids::{CommitId, RepoPath};
 use pleach_core::text::unquoted_path;
 
-const NOTES: &str = "refs/notes/ai";
+/// Where they are.
+pub const AI_NOTES: &str = "refs/notes/ai";
 
 /// The notes of a repository, each read once.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ pub struct AiLines {
 impl AiNotes {
     /// Finds them.
     pub fn find(repo: &Repo) -> Result<Self, git::Error> {
-        let tree = repo.refs().find(NOTES)?.map(|at| repo.tree_of(at)).transpose()?;
+        let tree = repo.refs().find(AI_NOTES)?.map(|at| repo.tree_of(at)).transpose()?;
         Ok(Self { tree, ..Self::default() })
     }
 
@@ -46,29 +47,15 @@ impl AiNotes {
         if let Some(known) = self.read.borrow().get(&commit) {
             return Ok(known.clone());
         }
-        let found = Rc::new(self.tree.map_or(Ok(Vec::new()), |tree| in_tree(repo, tree, commit))?);
+        let note = self.tree.map_or(Ok(None), |tree| git::note_of(repo, tree, commit))?;
+        let found = Rc::new(note.map(|note| read(&note)).unwrap_or_default());
         self.read.borrow_mut().insert(commit, found.clone());
         Ok(found)
     }
 }
 
-/// The note of a commit. git spreads notes over directories of two letters as they grow more.
-fn in_tree(repo: &Repo, tree: TreeId, commit: CommitId) -> Result<Vec<AiLines>, git::Error> {
-    let mut name = commit.to_string();
-    for depth in 0..name.len() / 2 {
-        if let Some(note) = repo.tree_file(tree, &RepoPath::from(name.as_str()))? {
-            return Ok(read(&note));
-        }
-        name.insert(depth * 3 + 2, '/');
-        if repo.tree_entry(tree, &RepoPath::from(&name[..depth * 3 + 2]))?.is_none() {
-            break;
-        }
-    }
-    Ok(Vec::new())
-}
-
 /// What a note says; what cannot be read of it says nothing.
-fn read(note: &[u8]) -> Vec<AiLines> {
+pub fn read(note: &[u8]) -> Vec<AiLines> {
     let text = String::from_utf8_lossy(note);
     let (lines, keys) = text.split_once("\n---").unwrap_or((&text, ""));
     let keys: Value = serde_json::from_str(keys).unwrap_or_default();
@@ -128,5 +115,34 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(read(b"\xff\n  no ranges"), []);
+    }
+
+    /// The lines and agents of the examples in version 3.0.0 of git-ai's standard.
+    #[test]
+    fn the_examples_of_the_standard_are_read() {
+        let complete = "src/main.rs\n  abcd1234abcd1234 1-10,15-20\n  efgh5678efgh5678 25,30-35\nsrc/lib.rs\n  \
+                        abcd1234abcd1234 1-50\n---\n{\"schema_version\":\"authorship/3.0.0\",\"git_ai_version\":\"1.0.23\",\
+                        \"base_commit_sha\":\"7734793b756b3921c88db5375a8c156e9532447b\",\"prompts\":{\"abcd1234abcd1234\":\
+                        {\"agent_id\":{\"tool\":\"cursor\",\"id\":\"6ef2299e\",\"model\":\"claude-4.5-opus\"},\"messages\":[]},\
+                        \"efgh5678efgh5678\":{\"agent_id\":{\"tool\":\"cursor\",\"id\":\"a1b2c3d4\",\"model\":\
+                        \"claude-3-sonnet\"},\"messages\":[]}}}";
+        let shown = |note: &str| -> Vec<String> {
+            let lines = read(note.as_bytes()).into_iter();
+            lines.map(|lines| format!("{} {:?} {}", lines.path, lines.lines, lines.agent)).collect()
+        };
+        let expected = [
+            "src/main.rs 1..=10 cursor (claude-4.5-opus)",
+            "src/main.rs 15..=20 cursor (claude-4.5-opus)",
+            "src/main.rs 25..=25 cursor (claude-3-sonnet)",
+            "src/main.rs 30..=35 cursor (claude-3-sonnet)",
+            "src/lib.rs 1..=50 cursor (claude-4.5-opus)",
+        ];
+        assert_eq!(shown(complete), expected);
+        let lines = "tests/simple_additions.rs\n  d9978a8723e02b52 1-4,9-10,12,14,16,21-22,24,26\n  967bda75801c3ee8 \
+                     728-735,737-888,890,892-1010\n\"src/my file.rs\"\n  866dabf162e96bcb 6,257,358,376-377,521\n---\n{}";
+        let found = read(lines.as_bytes());
+        let of = |path: &str| found.iter().filter(|lines| lines.path == RepoPath::from(path)).count();
+        let counts = ["tests/simple_additions.rs", "src/my file.rs"].map(of);
+        assert_eq!(counts, [12, 5]);
     }
 }

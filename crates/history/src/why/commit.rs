@@ -6,6 +6,7 @@ use git::blame::{BlameRequest, BlamedLines, blame};
 use git::{ChangeKind, EntryKind, TreeChange};
 use pleach_core::ids::{CommitId, RepoPath};
 use pleach_core::merge::LineMap;
+use pleach_core::trailer::TurnFacts;
 
 use super::answer::turn_why;
 use super::document::{CommitLines, CommitWhy, Origin};
@@ -27,7 +28,8 @@ pub fn why_commit(ground: &WhyGround, id: CommitId, ignores_blanks: bool) -> Res
     let mut turns: BTreeMap<String, TurnCommit> = BTreeMap::new();
     if let Some(parent) = known.commit.parents.first().filter(|_| !known.is_cut_off) {
         for change in git::diff::changes(&ground.code, ground.tree(*parent)?, known.commit.tree)? {
-            let lines = brought(ground, *parent, &known, &change, ignores_blanks)?;
+            let request = BlameRequest { ignores_blanks, ..BlameRequest::default() };
+            let lines = brought(ground, *parent, &known, &change, request)?;
             for traced in trace.follow(lines)? {
                 let key = (change.path.clone(), traced.origin, traced.turn.as_ref().map(TurnCommit::key));
                 let (first, last) = (traced.blamed.at, traced.blamed.at + traced.blamed.count - 1);
@@ -53,13 +55,47 @@ pub fn why_commit(ground: &WhyGround, id: CommitId, ignores_blanks: bool) -> Res
     })
 }
 
+/// The lines of turns that a commit of pleach has and none of its parents: file by file, each with the turn and where it is in
+/// the file of the commit. None where somebody else has made the commit.
+pub(crate) fn lines_of_its_own(
+    ground: &WhyGround,
+    trace: &Trace<'_>,
+    id: CommitId,
+) -> Result<Vec<(RepoPath, TurnFacts, (u32, u32))>, WhyError> {
+    let known = ground.commit(id)?;
+    let Some((parent, others)) = known.commit.parents.split_first().filter(|_| !known.is_cut_off) else {
+        return Ok(Vec::new());
+    };
+    if !trace.is_of_pleach(&known)? {
+        return Ok(Vec::new());
+    }
+    let mut own = Vec::new();
+    for change in git::diff::changes(&ground.code, ground.tree(*parent)?, known.commit.tree)? {
+        let content =
+            |commit: &CommitId| Ok::<_, WhyError>(ground.code.tree_entry(ground.tree(*commit)?, &change.path)?);
+        let here = content(&id)?;
+        // What another parent has as it is was written there.
+        if others.iter().map(content).any(|there| there.is_ok_and(|there| there == here)) {
+            continue;
+        }
+        let request = BlameRequest { ignores_none: true, ..BlameRequest::default() };
+        let mut lines = brought(ground, *parent, &known, &change, request)?;
+        lines.retain(|lines| lines.commit == Some(id));
+        for traced in trace.follow(lines)? {
+            let BlamedLines { at, count, .. } = traced.blamed;
+            own.extend(traced.turn.map(|turn| (change.path.clone(), turn.facts, (at, at + count - 1))));
+        }
+    }
+    Ok(own)
+}
+
 /// The lines of a file that a commit has and its first parent has not.
 fn brought(
     ground: &WhyGround,
     parent: CommitId,
     known: &KnownCommit,
     change: &TreeChange,
-    ignores_blanks: bool,
+    request: BlameRequest<'_>,
 ) -> Result<Vec<BlamedLines>, WhyError> {
     let is_file = |kind| matches!(kind, EntryKind::File | EntryKind::Executable);
     let (old, new) = match change.kind {
@@ -72,8 +108,7 @@ fn brought(
         return Ok(Vec::new());
     }
     if known.commit.parents.len() > 1 {
-        let request =
-            BlameRequest { tip: Some(known.commit.id), below: Some(parent), ignores_blanks, ..BlameRequest::default() };
+        let request = BlameRequest { tip: Some(known.commit.id), below: Some(parent), ..request };
         let lines = blame(&ground.code, &change.path, &request)?;
         return Ok(lines.into_iter().filter(|lines| !lines.is_below).collect());
     }
@@ -91,7 +126,7 @@ fn brought(
 }
 
 /// Ranges that touch, as one.
-fn joined(ranges: &[(u32, u32)]) -> Vec<(u32, u32)> {
+pub(crate) fn joined(ranges: &[(u32, u32)]) -> Vec<(u32, u32)> {
     let mut all: Vec<(u32, u32)> = Vec::new();
     for (first, last) in ranges {
         match all.last_mut() {

@@ -79,7 +79,7 @@ impl WhyGround {
     }
 
     /// What a context of a session has recorded.
-    pub(super) fn context(&self, session: &SessionId, context: &ContextId) -> Option<Rc<History>> {
+    pub(crate) fn context(&self, session: &SessionId, context: &ContextId) -> Option<Rc<History>> {
         let key = (session.clone(), context.clone());
         if let Some(known) = self.runs.borrow().get(&key) {
             return known.clone();

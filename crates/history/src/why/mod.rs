@@ -30,8 +30,12 @@ mod start;
 mod trace;
 mod work_source;
 
+pub(crate) use ai_note::AI_NOTES;
+#[cfg(test)]
+pub(crate) use ai_note::read as read_ai_note;
 pub use answer::{WhyOptions, why_file};
 pub use commit::why_commit;
+pub(crate) use commit::{joined, lines_of_its_own};
 pub use document::{
     CommitKind, CommitLines, CommitWhy, Evidence, FileWhy, LineWhy, MergeWords, Origin, PastLine, ReasonSource,
     TurnCheck, TurnWhy, Via, WhyCommit,
@@ -39,3 +43,4 @@ pub use document::{
 pub use error::WhyError;
 pub use ground::WhyGround;
 pub use start::{FileStart, LineRange, StartFailure};
+pub(crate) use trace::Trace;

@@ -111,6 +111,15 @@ impl<'g> Trace<'g> {
         Ok(done)
     }
 
+    /// Whether a run has made a commit, or pleach from what runs have made.
+    pub fn is_of_pleach(&self, known: &KnownCommit) -> Result<bool, WhyError> {
+        if !matches!(known.made, Made::Plain(..)) {
+            return Ok(true);
+        }
+        self.own_commits.prepare(self.ground, known.commit.at)?;
+        Ok(self.own_commits.joined_by(known.commit.id).is_some())
+    }
+
     fn follow_all(&self, begun: Vec<TracedLines>) -> Result<Vec<TracedLines>, WhyError> {
         let (mut done, mut open) = (Vec::new(), begun);
         for hop in 0..=HOPS {

@@ -19,7 +19,7 @@ const ORDER: [(&str, &[&str]); 6] = [
     ("git", &["git", "record", "workspace"]),
     ("agents", &["llm", "gateway", "agent"]),
     ("engine", &["trust", "merging", "env", "push", "view", "keep", "session", "landing", "tree", "retention"]),
-    ("history", &["compare", "why", "journal", "export"]),
+    ("history", &["compare", "why", "journal", "export", "notes"]),
 ];
 
 /// Where the code of the library is.
@@ -71,7 +71,7 @@ fn the_crates_depend_on_what_is_listed() {
     git: crc32fast fastrand filetime getrandom gix ignore jiff os pleach-core rustix serde serde_json thiserror zlib-rs
     agents: base64 bytes fastrand globset http-body-util hyper hyper-util ignore jiff os pleach-core regex rustls-native-certs ruzstd serde serde-saphyr serde_json thiserror tokio tokio-rustls zlib-rs
     engine: agents fastrand git jiff os pleach-core postcard rustix serde serde_json thiserror tokio
-    history: agents engine git jiff os pleach-core regex serde serde_json thiserror
+    history: agents engine git jiff os pleach-core regex ring serde serde_json thiserror
     pleach: agents engine git os pleach-core
     ");
 }

@@ -19,6 +19,7 @@ use pleach_core::event::{Outcome, PauseReason, ToolExecution, WarningCode};
 use pleach_core::ids::RepoPath;
 use pleach_core::plan::pipeline::WritePolicy;
 use pleach_core::text::{last_words, shorten};
+use pleach_core::trailer::TurnFacts;
 
 /// How many characters of a command's output the rest of the run can see; the record keeps more.
 const OUTPUT_IN_CONTEXT: usize = 8_000;
@@ -185,7 +186,8 @@ pub(super) fn finish_command(
     let command = worker.engine.redactor.text(&run.command).into_owned();
     let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
     let message = |paths: &[RepoPath], are_new: bool| command_message(&command, paths, are_new);
-    let author = Author { facts: worker.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
+    let (model, provider) = TurnFacts::COMMAND;
+    let author = Author { facts: worker.facts(model, provider), trailers: Vec::new(), at, message: &message };
     // Forbidden writes are undone by now, and those that could not be are known.
     let changes = block(|| match worker.node.write {
         WritePolicy::Never => worker.workspace.unchanged(),
