@@ -132,7 +132,8 @@ mod tests {
                 [number..=number + 1, 40..=42].map(|lines| format!("{path:?} {lines:?} claude (m)"))
             })
             .collect();
-        (read.sort(), expected.sort());
+        read.sort();
+        expected.sort();
         assert_eq!(read, expected, "{text}");
         assert_eq!(AuthorshipLog::default().to_text(commit), None);
     }
