@@ -22,8 +22,11 @@ fn noting(env: &TestEnv) {
     env.write("config/pleach/config.yaml", "attribution_notes: git-ai\nsandbox: {mode: off}\n");
 }
 
+/// A note as it was written.
+type Note = (String, Vec<(String, String)>, Value);
+
 /// The commits that have a note, with what it says of lines and what is below them.
-fn notes(env: &TestEnv) -> Vec<(String, Vec<(String, String)>, Value)> {
+fn notes(env: &TestEnv) -> Vec<Note> {
     let listed = env.git(&["notes", "--ref", NOTES, "list"]);
     let of = |line: &str| {
         let commit = line.split(' ').nth(1).expect("a commit").to_owned();
