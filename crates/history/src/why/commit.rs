@@ -56,7 +56,7 @@ pub fn why_commit(ground: &WhyGround, id: CommitId, ignores_blanks: bool) -> Res
 }
 
 /// Lines of a file, the first and the last, with the turn that wrote them.
-pub(crate) type TracedLines = (RepoPath, TurnFacts, (u32, u32));
+pub(crate) type TurnLines = (RepoPath, TurnFacts, (u32, u32));
 
 /// The lines of turns that a commit of pleach has and none of its parents: file by file, each with the turn and where it is in
 /// the file of the commit. None where somebody else has made the commit.
@@ -64,7 +64,7 @@ pub(crate) fn lines_of_its_own(
     ground: &WhyGround,
     trace: &Trace<'_>,
     id: CommitId,
-) -> Result<Vec<TracedLines>, WhyError> {
+) -> Result<Vec<TurnLines>, WhyError> {
     let known = ground.commit(id)?;
     let Some((parent, others)) = known.commit.parents.split_first().filter(|_| !known.is_cut_off) else {
         return Ok(Vec::new());
