@@ -171,11 +171,13 @@ mod tests {
     #[test]
     fn returns_and_replays_are_told() {
         let run = |name: &str| Some(name.to_owned());
-        let returned = told("main", false, "Resumed", json!({"turn": "main.17", "to": {"record": "x", "events": 1}}));
+        let to = json!({"record": "7".repeat(40), "events": 1});
+        let back = json!({"number": 1, "turn": "main.17", "to": to, "cut": {"main": to}, "work": {}});
+        let returned = told("main", false, "Resumed", back);
         assert_eq!(returned, Some((LogKind::Return, run("abcdefgh"), "to main.17".into())));
         let resumed = told("main", false, "Resumed", json!({"from": "review"}));
         assert_eq!(resumed, Some((LogKind::Resume, run("abcdefgh"), "at review".into())));
-        let fork = |kind: &str| json!({"from": "main", "context": "r1", "kind": kind, "node_id": "code", "base": {}, "branches": {}, "turn": "main.17"});
+        let fork = |kind: &str| json!({"from": "main", "context": "r1", "kind": kind, "node_id": "code", "base": {}, "branches": {}, "turn": "main.17", "to": to, "cut": {"main": to}});
         let forked = told("r1", false, "ContextForked", fork("replay"));
         assert_eq!(forked, Some((LogKind::Fork, run("abcdefgh/r1"), "from main.17".into())));
         // It is told once, and a parallel branch is none.
