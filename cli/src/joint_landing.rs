@@ -67,8 +67,11 @@ pub fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Ve
             .hint("`pleach gardener` or `pleach task merge` lands it"));
     }
     if summary.standing() != SessionStatus::Done {
-        let message = format!("session {id} is {}: only what is done can land", summary.standing().word());
-        return Err(Failure::new(Code::SessionNotDone, message).hint(format!("`pleach status {id}` shows where it is")));
+        let run = &summary.run;
+        let message = format!("session {run} is {}: only what is done can land", summary.standing().word());
+        return Err(
+            Failure::new(Code::SessionNotDone, message).hint(format!("`pleach status {run}` shows where it is"))
+        );
     }
     let mut parts = Vec::new();
     for place in places.all() {

@@ -134,8 +134,7 @@ pub fn show(globals: &Globals, comparison: &Comparison, tests: &Tests) -> Result
         out.line(format!("look:    {}", about(format!("diff {} {}", one.run, other.run))))?;
     }
     match good.first() {
-        // The branches of a replay over several repositories are for people to merge.
-        Some(first) if !first.run.is_first() && tests.over_several.contains(&first.run) => {
+        Some(first) if tests.landed_otherwise.contains(&first.run) => {
             out.line(format!("next:    {}", about(format!("status {}", first.run))))
         }
         Some(first) => out.line(format!("next:    {}", about(format!("land {}", first.run)))),
@@ -153,16 +152,19 @@ pub struct Tests {
     results: Vec<Vec<TreeTest>>,
     /// What failed tests have printed.
     logs: BTreeMap<RunId, Vec<String>>,
-    /// The runs that work in several repositories.
-    over_several: Vec<RunId>,
+    /// The runs that `land` refuses: a task lands by itself, and a replay over several repositories is for people to merge.
+    landed_otherwise: Vec<RunId>,
     are_stopped: bool,
 }
 
 impl Tests {
     fn none(summaries: &[&Summary]) -> Self {
-        let over_several = summaries.iter().filter(|summary| summary.started.has_several_repos());
-        let over_several = over_several.map(|summary| summary.run.clone()).collect();
-        Self { results: vec![Vec::new(); summaries.len()], over_several, ..Self::default() }
+        let is_refused = |summary: &&&Summary| {
+            let started = &summary.started;
+            started.task.is_some() || started.has_several_repos() && !summary.run.is_first()
+        };
+        let landed_otherwise = summaries.iter().filter(is_refused).map(|summary| summary.run.clone()).collect();
+        Self { results: vec![Vec::new(); summaries.len()], landed_otherwise, ..Self::default() }
     }
 }
 

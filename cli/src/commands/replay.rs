@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use engine::session::{DoneLater, ReplayOptions, RunPoint, Session, start_replay};
+use engine::tree::as_prompt;
 use git::record::{CutTarget, History};
 use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
 use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
@@ -105,7 +106,7 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
         return several(globals, &args, (ground, point), &variants, answers);
     }
     let variant = &variants[0];
-    let options = options(globals, &args, variant)?;
+    let options = options(globals, &args, (&place, &point), variant)?;
     options.check(&point).map_err(|error| of_engine(&error))?;
     let started = options.started(&point);
     if args.dry_run {
@@ -139,7 +140,7 @@ fn several(
         if prepared.iter().any(|(known, _)| *known == variant) {
             continue;
         }
-        let options = options(globals, args, variant)?;
+        let options = options(globals, args, (&ground.place, &point), variant)?;
         options.check(&point).map_err(|error| of_engine(&error))?;
         let (started, beside) = (options.started(&point), prepared.first().map(|(_, run)| &run.built));
         let (flags, answers) = (variant.flags(), answers.clone());
@@ -150,7 +151,8 @@ fn several(
     let plan = |variant: &RunVariant| {
         let (_, run) = prepared.iter().find(|(known, _)| *known == variant).expect("every variant was prepared");
         let (engine, repos, protection) = (Arc::clone(&run.built.engine), run.places.repos(), run.protection());
-        Ok(PlannedRun { engine, repos, options: options(globals, args, variant)?, protection })
+        let options = options(globals, args, (&ground.place, &point), variant)?;
+        Ok(PlannedRun { engine, repos, options, protection })
     };
     let planned = variants.iter().map(plan).collect::<Result<Vec<_>, Failure>>()?;
     block_on(prepared[0].1.built.stopped_by(), async {
@@ -164,9 +166,21 @@ fn several(
 }
 
 /// What a replay is to do.
-fn options(globals: &Globals, args: &ReplayArgs, variant: &RunVariant) -> Result<ReplayOptions, Failure> {
+fn options(
+    globals: &Globals,
+    args: &ReplayArgs,
+    (place, point): (&Place, &RunPoint),
+    variant: &RunVariant,
+) -> Result<ReplayOptions, Failure> {
     let begins = args.point.from.as_deref().map(node_id).transpose()?;
-    Ok(ReplayOptions { begins, via: args.via.map(RewindVia::from), changes: changes(globals, args, variant)? })
+    let mut changes = changes(globals, args, variant)?;
+    if changes.pipeline.is_none()
+        && let Some((pipeline, inputs)) = as_prompt(&place.repo, point).map_err(|error| of_engine(&error))?
+    {
+        changes.pipeline = Some(pipeline);
+        changes.inputs = inputs.into_iter().chain(changes.inputs).collect();
+    }
+    Ok(ReplayOptions { begins, via: args.via.map(RewindVia::from), changes })
 }
 
 /// The point a replay begins at. A turn that a replay has inherited belongs to the run it was forked from.

@@ -53,5 +53,6 @@ pub fn changes(run: &RunView) -> String {
     let told = changes.prompt_append.as_ref().map(|text| format!("told \"{}\"", pleach_core::text::shorten(text, 30)));
     let inputs = changes.inputs.iter().map(|(key, value)| format!("{key}={}", pleach_core::text::shorten(value, 20)));
     let pipeline = changes.pipeline.as_ref().map(|pipeline| pipeline.dot_path.clone());
-    named.chain(told).chain(inputs).chain(pipeline).collect::<Vec<_>>().join(", ")
+    let all: Vec<String> = named.chain(told).chain(pipeline).chain(inputs).collect();
+    pleach_core::text::shorten(&all.join(", "), 40)
 }

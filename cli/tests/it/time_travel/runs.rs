@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::{BODY, SCRIPT, done};
-use crate::sessions::{Gate, graph};
+use crate::sessions::{Gate, Story, graph};
 use crate::support::TestEnv;
+use crate::tree_commands::page::greeting;
 
 #[test]
 fn a_replay_of_a_running_session() {
@@ -47,6 +48,43 @@ fn removing_a_session_names_its_replays() {
     assert_eq!(runs, [json!(format!("{session}/r2")), json!(session)], "what a replay began with goes last");
     assert!(env.git(&["for-each-ref", "refs/pleach/sessions"]).is_empty());
     assert!(env.git(&["worktree", "list"]).lines().count() == 1);
+}
+
+#[test]
+fn the_session_of_a_task_is_replayed_as_a_prompt() {
+    let env = greeting();
+    env.pleach(&["build", "--spec-dir", "spec", "--no-ai", "-o", "task-tree.json"]).expect(0);
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Plan"]);
+    let before = env.git(&["rev-parse", "HEAD"]);
+    env.pleach(&["-y", "garden"]).expect(0);
+    let (session, landed) = (env.session(), env.git(&["rev-parse", "main"]));
+    // Its test would be replayed, which only its tree runs.
+    env.replay(&["--turn", "3"]).expect(2).fails_with("pipeline-unfit");
+    for point in [["--turn", "1"], ["--checkpoint", "start"]] {
+        env.replay(&point).expect(0);
+    }
+    assert_eq!(env.git(&["rev-parse", "main"]), landed);
+    let runs = env.pleach(&["status", "--json", &session]).expect(0).json()["runs"].clone();
+    assert_eq!(runs[1]["changes"]["pipeline"]["dot_path"], "prompt-tested.dot");
+    let dot = runs[1]["changes"]["pipeline"]["dot"].as_str().unwrap();
+    assert!(dot.contains("sh test.sh"), "the test of the task: {dot}");
+    let goal = runs[2]["changes"]["inputs"]["goal"].as_str().unwrap();
+    assert!(goal.starts_with("Implement task T001") && goal.contains("- unit: sh test.sh"), "{goal}");
+    for run in ["r1", "r2"] {
+        let story = Story::in_context(&env, &env.repo_path(), &session, run);
+        let nodes: Vec<_> = story.all("NodeExecution").iter().map(|node| node["node_id"].clone()).collect();
+        assert!(["implement", "test", "review"].iter().all(|node| nodes.contains(&json!(node))), "{nodes:?}");
+        let branch = format!("pleach/task/{session}--{run}");
+        let steps = env.git(&["log", "--grep=^task(main@T001@", "--format=%s", &format!("{before}..{branch}")]);
+        assert_eq!(steps, "", "it is no work on a task");
+        assert_eq!(env.git(&["show", &format!("{branch}:hello.sh")]), "echo 'Hello, world!'");
+    }
+    // A task lands by its tree, its replay as every session.
+    env.pleach(&["-y", "land", &session]).expect(2).fails_with("session-of-task");
+    env.git(&["reset", "--quiet", "--hard", &before]);
+    env.pleach(&["-y", "land", &format!("{session}/r1")]).expect(0);
+    assert_eq!(env.git(&["show", "main:hello.sh"]), "echo 'Hello, world!'");
 }
 
 #[test]

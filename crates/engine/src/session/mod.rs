@@ -68,5 +68,5 @@ pub(crate) use start::{make_first_copy, open_session};
 pub use start_request::{SessionRepo, StartRequest, TaskStart};
 pub(crate) use start_request::{TREE_FILE, refuse_clash};
 pub(crate) use task::{
-    Retest, Retested, StepReport, TaskJob, TaskReport, TaskSession, TaskSlot, code_of, in_the_record,
+    Retest, Retested, StepReport, TaskJob, TaskReport, TaskSession, TaskSlot, code_of, in_the_record, values_of,
 };

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | What is a run? | `plan` tree and settings, `claim` what it holds, `open` reads what was done, `run` and `run_state` its state, `task_slots` its worktrees, `start` its opening commit, `pump` the loop: start actions, handle results; `ending` and `ended` |
 //! | What if tasks are in several repositories? | `repos` which, `several` what the runs in each of them ask and share |
-//! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves |
+//! | Where does a task start? | `begin` in an unfinished session or a new one, `resume` the session an earlier run left, `base` on which commit, `pipelines` with which pipeline, `unfinished` and `earlier_runs` sessions of earlier runs, `foreign_commits` of others on a task's branch, `keep` commits of a branch that moves, `as_prompt` a replay of it |
 //! | Where does a red test become feedback? | In [`crate::session`], `worker/run_tests` runs it, `task/step` puts the result into the step commit; here `attempts` starts the next attempt, `feedback` collects its feedback |
 //! | How does work land? | `land` does what [`pleach_core::merge`] asks, `bookkeeping` commits without code, `testing` the tests before it, `refusal` and `refusal_reasons` why work waits and what to do, `queue_plan` and `queue_landing` through the merge queue, `queue_work` what of it goes on behind the tasks, `delete_branches` afterwards |
 //! | What about phases? | `phase` branch and merge of a phase, `failed_attempts` attempts on a phase branch no longer used |
@@ -19,6 +19,7 @@
 
 pub mod ad_hoc;
 mod approvals;
+mod as_prompt;
 mod attempts;
 mod base;
 mod begin;
@@ -69,6 +70,7 @@ mod trust;
 mod unfinished;
 
 pub use approvals::pending_trust;
+pub use as_prompt::{PipelineAndInputs, as_prompt};
 pub use claim::{TreeClaim, check_target};
 pub use ended::{TreeEnded, TreeOutcome};
 pub use error::Error;

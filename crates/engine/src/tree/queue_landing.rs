@@ -190,7 +190,7 @@ fn own_tests(run: &mut TreeRun) -> BTreeSet<String> {
 
 /// What is run where a task lands.
 fn tests_of(run: &TreeRun, job: &TaskJob) -> Vec<TestCommand> {
-    testing::landing_tests(run, job).unwrap_or_else(|| testing::apart(job, &job.tests))
+    testing::landing_tests(run, job).unwrap_or_else(|| testing::apart(&job.task, &job.tests))
 }
 
 /// What a session has to merge.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::run::TreeRun;
 use super::{Error, pipelines};
-use crate::session::TaskJob;
+use crate::session::{TaskJob, values_of};
 use git::TreeId;
 use pleach_core::event::PipelineStarted;
 use pleach_core::ids::{BranchName, TaskId};
@@ -18,20 +19,31 @@ use pleach_core::text::shell_word;
 
 /// The tests of a node: a task, or the tasks below it together.
 pub(super) fn tests(run: &TreeRun, node: &TaskNode) -> Vec<TestCommand> {
-    let is_meant = |test: &&TestCommand| node.is_leaf() || test.kind != TestKind::Unit;
-    let mut tests: Vec<TestCommand> = node.test_commands.iter().filter(is_meant).cloned().collect();
-    let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
-    if !node.is_leaf() {
-        tests.extend(tests_of_parts(run, &node.id));
-    } else if !tested(&tests) {
-        tests.extend(run.plan.test.clone());
+    let (test, timeout) = (run.plan.test.clone(), run.plan.test_timeout);
+    if node.is_leaf() {
+        return tests_of_leaf(node, test, timeout);
     }
-    // Without tests there is nothing to set up for.
-    if !tested(&tests) {
+    let is_meant = |test: &&TestCommand| test.kind != TestKind::Unit;
+    let own = node.test_commands.iter().filter(is_meant).cloned();
+    only_where_tested(own.chain(tests_of_parts(run, &node.id)).collect(), timeout)
+}
+
+/// The tests of a task: its own, or else the default one.
+pub(super) fn tests_of_leaf(leaf: &TaskNode, test: Option<TestCommand>, timeout: Duration) -> Vec<TestCommand> {
+    let mut tests = leaf.test_commands.clone();
+    if !tests.iter().any(|test| test.kind.is_test()) {
+        tests.extend(test);
+    }
+    only_where_tested(tests, timeout)
+}
+
+/// Without tests there is nothing to set up for.
+fn only_where_tested(mut tests: Vec<TestCommand>, timeout: Duration) -> Vec<TestCommand> {
+    if !tests.iter().any(|test| test.kind.is_test()) {
         tests.clear();
     }
     for test in &mut tests {
-        test.timeout.get_or_insert(run.plan.test_timeout);
+        test.timeout.get_or_insert(timeout);
     }
     tests
 }
@@ -44,7 +56,7 @@ fn tests_of_parts(run: &TreeRun, phase: &TaskId) -> Vec<TestCommand> {
         let job = job(run, &leaf.id);
         let tests = tests_of_part(run, leaf, &job).unwrap_or_default();
         if !seen.contains(&tests) || tests.iter().any(is_of_task) {
-            all.extend(apart(&job, &tests));
+            all.extend(apart(leaf, &tests));
             seen.push(tests);
         }
     }
@@ -87,7 +99,7 @@ fn parts<'r>(run: &'r TreeRun, phase: &TaskId) -> impl Iterator<Item = &'r TaskN
 
 /// The tests a task must pass where it lands, each apart from those of others; `None` if only an agent can test it.
 pub(super) fn landing_tests(run: &TreeRun, job: &TaskJob) -> Option<Vec<TestCommand>> {
-    tests_of_part(run, &job.task, job).map(|tests| apart(job, &tests))
+    tests_of_part(run, &job.task, job).map(|tests| apart(&job.task, &tests))
 }
 
 /// The tests of a task; `None` if only an agent can test it.
@@ -117,8 +129,8 @@ fn is_of_task(test: &TestCommand) -> bool {
 }
 
 /// The tests of a task among those of others: each gets its own task's variables, and its setup is torn down after it.
-pub(super) fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
-    let known = |command: &str| with_task_values(&job.task.id, &job.inputs(), command);
+pub(super) fn apart(task: &TaskNode, tests: &[TestCommand]) -> Vec<TestCommand> {
+    let known = |command: &str| with_task_values(&task.id, &values_of(task), command);
     if tests.iter().all(|test| test.kind.is_test()) {
         return tests.iter().map(|test| TestCommand { command: known(&test.command), ..test.clone() }).collect();
     }
@@ -168,24 +180,10 @@ pub(super) fn begun_on(run: &TreeRun, started: &PipelineStarted) -> Result<Optio
 mod tests {
     use super::*;
     use os::process::{Blocking, run_blocking};
-    use std::time::Duration;
 
-    fn job() -> TaskJob {
+    fn task() -> TaskNode {
         let tree = r#"{"nodes": {"T1": {"id": "T1", "name": "It's one"}}}"#;
-        let task =
-            pleach_core::plan::tree::TaskTree::read(tree).expect("a tree").nodes().next().expect("a task").clone();
-        TaskJob {
-            task,
-            tests: Vec::new(),
-            test_timeout: Duration::from_secs(1),
-            logs: String::new(),
-            reports: String::new(),
-            commit_logs: false,
-            attempts: 1,
-            not_before: Default::default(),
-            begun: Vec::new(),
-            beside: Vec::new(),
-        }
+        pleach_core::plan::tree::TaskTree::read(tree).expect("a tree").nodes().next().expect("a task").clone()
     }
 
     fn run(tests: &[(TestKind, &str)]) -> Vec<(i32, String)> {
@@ -202,7 +200,7 @@ mod tests {
             let ran = ran.expect("a shell");
             (ran.code().expect("it ends"), String::from_utf8(ran.stdout).expect("text"))
         };
-        apart(&job(), &tests).into_iter().map(shell).collect()
+        apart(&task(), &tests).into_iter().map(shell).collect()
     }
 
     #[test]

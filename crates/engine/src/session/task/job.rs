@@ -64,8 +64,13 @@ impl TaskJob {
 
     /// The task as inputs of its pipeline.
     pub fn inputs(&self) -> BTreeMap<String, String> {
-        let TaskNode { id, name, description, .. } = &self.task;
-        let values = [id.as_str(), name, description].map(str::to_owned);
-        OF_TASKS.map(str::to_owned).into_iter().zip(values).collect()
+        values_of(&self.task)
     }
+}
+
+/// A task as inputs of its pipeline.
+pub(crate) fn values_of(task: &TaskNode) -> BTreeMap<String, String> {
+    let TaskNode { id, name, description, .. } = task;
+    let values = [id.as_str(), name, description].map(str::to_owned);
+    OF_TASKS.map(str::to_owned).into_iter().zip(values).collect()
 }

@@ -11,6 +11,7 @@ pub(super) mod step;
 mod task_slot;
 
 pub use job::TaskJob;
+pub(crate) use job::values_of;
 pub use report::{Retest, Retested, StepReport, TaskReport};
 pub use session::TaskSession;
 pub(crate) use step::{code_of, in_the_record};
