@@ -4,6 +4,7 @@ use engine::env::SessionRepos;
 use engine::view::{NoSession, SessionStatus, Summary, View, find_turn, resolve_run};
 use git::Repo;
 use git::record::History;
+use git::remote::default_push_url;
 use history::journal::RunScope;
 use pleach_core::clock;
 use pleach_core::event::PipelineStarted;
@@ -76,7 +77,13 @@ impl SessionGround {
 
 /// The run of a session that a text names: `SID`, the beginning of it, or `SID/r1`.
 pub fn resolve(repo: &Repo, given: &str) -> Result<RunId, Failure> {
-    resolve_run(repo, given).map_err(|error| no_session(&error))
+    resolve_run(repo, given).map_err(|error| match error {
+        NoSession::Unknown { .. } if matches!(default_push_url(repo), Ok(Some(_))) => no_session(&error).hint(
+            "`pleach status` lists those that are here; `git fetch origin 'refs/pleach/*:refs/pleach/*'` brings the \
+                 records of others",
+        ),
+        error => no_session(&error),
+    })
 }
 
 /// The run an id names: that of a session (or the beginning of one), or one of its replays as `SESSION/r1`. An id alone means

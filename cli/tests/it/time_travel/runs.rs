@@ -51,6 +51,19 @@ fn removing_a_session_names_its_replays() {
 }
 
 #[test]
+fn a_clone_without_the_records_says_how_they_come() {
+    let env = done();
+    let session = env.session();
+    let from = env.repo_path().to_str().unwrap().to_owned();
+    env.git(&["clone", "--quiet", &from, "../clone"]);
+    let replay = ["-y", "replay", &session, "--turn", "1"];
+    let refused = env.pleach(&[&["-C", "../clone"], &replay[..]].concat()).expect(2);
+    refused.fails_with("no-such-session").naming("git fetch origin 'refs/pleach/*:refs/pleach/*'");
+    env.git(&["-C", "../clone", "fetch", "--quiet", "origin", "refs/pleach/*:refs/pleach/*"]);
+    env.pleach(&[&["-C", "../clone"], &replay[..]].concat()).expect(0);
+}
+
+#[test]
 fn the_session_of_a_task_is_replayed_as_a_prompt() {
     let env = greeting();
     env.pleach(&["build", "--spec-dir", "spec", "--no-ai", "-o", "task-tree.json"]).expect(0);
