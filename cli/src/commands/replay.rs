@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use engine::env::Error as EngineError;
 use engine::session::{DoneLater, ReplayOptions, RunPoint, Session, start_replay};
 use engine::tree::as_prompt;
-use git::record::{CutTarget, History};
+use git::Repo;
+use git::record::{CutTarget, History, NoCut};
 use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
 use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
 use pleach_core::text::{counted, listed};
@@ -197,13 +199,27 @@ fn find_point(ground: &SessionGround, named: &RunId, args: &PointArgs) -> Result
     };
     let begins = args.from.as_deref().map(node_id).transpose()?;
     let found = RunPoint::find(&repos, &run, &target, begins.as_ref());
-    // Every run has a beginning, whatever its first node is called.
     let is_beginning = args.checkpoint.as_deref() == Some("start");
     let found = match found {
-        Err(engine::env::Error::NoCut(_)) if is_beginning => RunPoint::find(&repos, &run, &CutTarget::Start, None),
+        Err(error @ EngineError::NoCut(NoCut::NotCompleted { .. })) => match forked_from(&ground.place.repo, &run)? {
+            // What a replay has inherited belongs to the run it was forked from, as turns do.
+            Some(of) => return find_point(ground, &of, args).map_err(|_| of_engine(&error)),
+            // Every run has a beginning, whatever its first node is called.
+            None if is_beginning => RunPoint::find(&repos, &run, &CutTarget::Start, None),
+            None => Err(error),
+        },
         found => found,
     };
     found.map_err(|error| of_engine(&error))
+}
+
+/// The run a replay was forked from.
+fn forked_from(repo: &Repo, run: &RunId) -> Result<Option<RunId>, Failure> {
+    let read = || {
+        let fork = History::newest(repo, run)?.forks.last().map(|fork| History::fork_of(repo, &run.session, *fork));
+        Ok(fork.transpose()?.map(|fork| RunId::of_context(&run.session, &fork.from)))
+    };
+    read().map_err(|error| of_record(&error))
 }
 
 fn checkpoint_of(given: &str) -> Result<CutTarget, Failure> {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::sessions::{Gate, graph};
+use crate::sessions::{Gate, graph, tool};
 use crate::support::TestEnv;
 
 /// The script's beginning: it says its version, keeps what it was given, and can wait for a turn to be recorded.
@@ -319,6 +319,41 @@ fn nodes_of_one_thread_share_a_conversation() {
     env.run(&graph("talk", body), &[]).expect(0);
     assert!(!env.committed("first.txt").contains("--resume"));
     assert!(env.committed("second.txt").ends_with("--resume 88287c00-e930-421a-96fe-4d590d455cf0"));
+}
+
+#[test]
+fn left_turns_are_unknown_to_the_agent() {
+    let env = TestEnv::with_repo();
+    let flag = env.root().join("fixed");
+    let script = format!(
+        "cp prompt.txt \"$PLEACH_NODE.asked.txt\"; rm args.txt prompt.txt; echo \"$*\" > \"$PLEACH_NODE.txt\"\n\
+         case \"$*\" in *--resume*) {}exit;; esac\n{}",
+        say("claude_resume", "1,$"),
+        say("claude_partial", "1,$"),
+    );
+    env.write_program("bin/claude", &format!("{OPENING}{script}"));
+    env.write("home/.claude/projects/x.jsonl", "");
+    configure(&env, "claude", "");
+    let body = format!(
+        "graph [default_fidelity=full] first [prompt=\"one\", thread_id=\"t\"] {} second [prompt=\"two\", thread_id=\"t\"] \
+         {} start -> first -> check -> second -> last; last -> exit [condition=\"outcome=success\"]",
+        tool("check", "true"),
+        tool("last", &format!("test -e {}", flag.display())),
+    );
+    env.run(&graph("talk", &body), &[]).expect(1);
+    assert!(env.committed("second.txt").contains("--resume"), "it goes on in the conversation of the first");
+    // What its program has on disk knows of turns that were left, in the middle of a node and between two.
+    env.resume(&["--turn", "1"]).expect(1);
+    assert!(!env.committed("first.txt").contains("--resume"), "{}", env.committed("first.txt"));
+    assert!(
+        env.committed("first.asked.txt").starts_with("You were interrupted"),
+        "{}",
+        env.committed("first.asked.txt")
+    );
+    let check = env.story().all("ToolExecution")[0]["turn"].as_str().unwrap().to_owned();
+    env.write("fixed", "");
+    env.resume(&["--turn", &check]).expect(0);
+    assert!(!env.committed("second.txt").contains("--resume"), "{}", env.committed("second.txt"));
 }
 
 #[test]

@@ -51,6 +51,70 @@ fn removing_a_session_names_its_replays() {
 }
 
 #[test]
+fn a_session_goes_on_without_its_first_run() {
+    let env = done();
+    env.replay(&["--turn", "5"]).expect(0);
+    let session = env.session();
+    env.pleach(&["rm", "--force", &format!("{session}/main")]).expect(0);
+    let all = env.pleach(&["status", "--json"]).expect(0).json();
+    assert_eq!(all["sessions"][0]["session"], json!(session), "{all}");
+    let status = env.pleach(&["status", "--json", &session]).expect(0).json();
+    assert_eq!(status["runs"].as_array().map(Vec::len), Some(1), "{status}");
+    env.pleach(&["turns", &session]).expect(0);
+    env.replay(&["--turn", "r1.6"]).expect(0);
+    env.pleach(&["-y", "land", &format!("{session}/r2")]).expect(0);
+    env.pleach(&["rm", "--force", &session]).expect(0);
+    assert!(env.git(&["for-each-ref", "refs/pleach/sessions"]).is_empty());
+}
+
+#[test]
+fn a_number_used_again_is_another_run() {
+    let env = done();
+    let session = env.session();
+    let run = format!("{session}/r1");
+    let instead =
+        |words: &str| SCRIPT.replace("Add a test.", words).replace("content: \"test\\n\"", "content: \"new\\n\"");
+    env.script(&instead("As Ada wants it."));
+    env.replay(&["--turn", "5"]).expect(0);
+    env.pleach(&["-y", "land", &run]).expect(0);
+    let why = |expected: &str| {
+        let why = env.pleach(&["why", "--json", "b.txt:1"]).expect(0).json();
+        let turn = why["turns"].as_object().unwrap().values().next().unwrap().clone();
+        assert!(turn["reason"].as_str().unwrap().starts_with(expected), "{why}");
+        turn
+    };
+    why("As Ada wants it.");
+    // It has landed, so that nothing of it is kept.
+    env.pleach(&["rm", &run]).expect(0);
+    env.script(&instead("As Bob wants it."));
+    env.replay(&["--turn", "5"]).expect(0);
+    assert_eq!(env.turns_of("r1"), ["r1.6", "r1.7"], "the number is given again");
+    let turn = why("As Ada wants it.");
+    assert_eq!(turn["record"], json!(false), "what another run said is not its reason");
+    let landed = env.git(&["log", "-1", "--format=%H", "main", "--", "b.txt"]);
+    env.replay(&["--turn", &landed]).expect(2).fails_with("no-such-turn");
+    // Kept work keeps its number.
+    env.pleach(&["rm", "--force", &run]).expect(0);
+    env.replay(&["--turn", "5"]).expect(0);
+    assert_eq!(env.turns_of("r2"), ["r2.6", "r2.7"]);
+}
+
+#[test]
+fn what_a_replay_has_inherited_is_its_originals() {
+    let env = done();
+    env.replay(&["--checkpoint", "check"]).expect(0);
+    let (session, run) = (env.session(), format!("{}/r1", env.session()));
+    for (number, checkpoint) in (2..).zip(["start", "check", "tests"]) {
+        env.pleach(&["-y", "replay", &run, "--checkpoint", checkpoint]).expect(0);
+        let story = Story::in_context(&env, &env.repo_path(), &session, &format!("r{number}"));
+        let from = if checkpoint == "tests" { "r1" } else { "main" };
+        assert_eq!(story.last("ContextForked")["from"], from, "{checkpoint}");
+        assert_eq!(env.on(&format!("--r{number}"), "b.txt"), "test");
+    }
+    env.pleach(&["-y", "replay", &run, "--checkpoint", "nothing"]).expect(2).fails_with("node-not-visited");
+}
+
+#[test]
 fn a_clone_without_the_records_says_how_they_come() {
     let env = done();
     let session = env.session();

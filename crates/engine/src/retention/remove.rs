@@ -18,9 +18,9 @@ use crate::keep::{
 use crate::view::run_worktrees;
 use git::Repo;
 use git::record::check_chain;
-use git::workspace::{KEEP, PushState, Scratch, agent_home, branch_ref, context_of_branch};
+use git::workspace::{KeepOwner, PushState, Scratch, agent_home, branch_ref, context_of_branch};
 use pleach_core::event::TaskOf;
-use pleach_core::ids::{BranchName, CommitId, ContextId, RepoName, RepoPath, RunId, SessionId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, RepoName, RepoPath, RunId};
 
 /// The reason given in the commit of the kept work.
 const REASON: &str = "the session was removed";
@@ -180,8 +180,8 @@ impl RepoRemoval {
         Ok(Self { name, repo: repo.clone(), keeps, worktrees, branch, parallel })
     }
 
-    fn keep_steps(&self, session: &SessionId) -> Vec<RepoStep> {
-        let prefix = format!("{KEEP}{session}-");
+    fn keep_steps(&self, run: &RunId) -> Vec<RepoStep> {
+        let prefix = KeepOwner::Run(run).prefix();
         self.keeps.iter().map(|keep| (self.name.clone(), keep.step(prefix.clone()))).collect()
     }
 
@@ -196,10 +196,10 @@ impl RepoRemoval {
     }
 
     /// Saves what would be lost.
-    fn keep(&mut self, session: &SessionId, done: StepWatch<'_>) -> Result<(), RemoveError> {
+    fn keep(&mut self, run: &RunId, done: StepWatch<'_>) -> Result<(), RemoveError> {
         for keep in std::mem::take(&mut self.keeps) {
             let step = keep.step(String::new());
-            let reference = keep.save(&self.repo, session.into(), REASON)?;
+            let reference = keep.save(&self.repo, KeepOwner::Run(run), REASON)?;
             if let RemovalStep::Keep { unmerged, uncommitted, .. } = step {
                 done(&(self.name.clone(), RemovalStep::Keep { reference, unmerged, uncommitted }));
             }
@@ -239,7 +239,7 @@ impl Removal {
     /// The steps [`Removal::execute`] would take.
     pub fn steps(&self) -> Vec<RepoStep> {
         let home = self.homes.iter().map(|path| (None, RemovalStep::RemoveHome { path: path.clone() }));
-        let keeps = self.parts.iter().flat_map(|part| part.keep_steps(&self.run.session));
+        let keeps = self.parts.iter().flat_map(|part| part.keep_steps(&self.run));
         let worktrees = self.parts.iter().flat_map(RepoRemoval::worktree_steps);
         let branches = self.parts.iter().flat_map(RepoRemoval::branch_steps);
         keeps.chain(worktrees).chain(home).chain(branches).chain([(None, self.record_step())]).collect()
@@ -267,7 +267,7 @@ impl Removal {
     pub fn execute(mut self, done: &mut dyn FnMut(&RepoStep)) -> Result<(), RemoveError> {
         let record = self.record_step();
         for part in &mut self.parts {
-            part.keep(&self.run.session, done)?;
+            part.keep(&self.run, done)?;
         }
         for part in &mut self.parts {
             part.remove_worktrees(done)?;

@@ -2,9 +2,9 @@
 
 use crate::env::SessionRepos;
 use git::record::{self, History};
-use git::{ListedWorktree, Repo};
+use git::{Commit, ListedWorktree, Repo};
 use pleach_core::event::Event;
-use pleach_core::ids::{RunId, SessionId, TurnId};
+use pleach_core::ids::{CommitId, RunId, SessionId, TurnId};
 use pleach_core::text::listed;
 use pleach_core::trailer::{CommitMessage, TurnFacts};
 
@@ -33,7 +33,10 @@ pub fn find_turn(repos: &SessionRepos, run: &RunId, text: &str) -> Result<Option
     let of_commit = || {
         let facts = |repo: &Repo| {
             let commit = repo.commit(repo.resolve(text).ok()?).ok()?;
-            TurnFacts::read(&CommitMessage::read(&commit.text())).filter(|facts| facts.session == run.session)
+            let facts = TurnFacts::read(&CommitMessage::read(&commit.text()))?;
+            let chain = History::all_in(repos.record(), &run.session, &facts.turn.context).ok();
+            let is_its = chain.is_none_or(|chain| can_be_of_turn(repo, &chain, &facts.turn, &commit));
+            (facts.session == run.session && is_its).then_some(facts)
         };
         repos.iter().find_map(|(_, repo)| facts(repo)).map(|facts| facts.turn)
     };
@@ -58,6 +61,25 @@ pub fn find_turn(repos: &SessionRepos, run: &RunId, text: &str) -> Result<Option
         |found: &&TurnId| found.number == turn.number && found.context.within_run() == turn.context.within_run();
     let found = turns.into_iter().find(is_it).cloned().unwrap_or(turn);
     Ok(Some((RunId::of_context(&run.session, &found.context), found)))
+}
+
+/// Whether a commit that names a turn can be of the one that a record has. The number of a run that was removed may have been
+/// given to another; copies of a commit have its author's date and its subject.
+pub fn can_be_of_turn(repo: &Repo, history: &History, turn: &TurnId, commit: &Commit) -> bool {
+    let recorded = history.events().filter_map(|recorded| match &recorded.event {
+        Event::TurnCommitted(committed) if committed.turn == *turn => Some(committed.git_sha),
+        _ => None,
+    });
+    let subject = |commit: &Commit| CommitMessage::read(&commit.text()).subject;
+    let is_same = |id: CommitId| {
+        if id == commit.id {
+            return Some(true);
+        }
+        let own = repo.commit(id).ok()?;
+        Some(own.at == commit.at && subject(&own) == subject(commit))
+    };
+    let mut known = recorded.filter_map(is_same).peekable();
+    known.peek().is_none() || known.any(|is_same| is_same)
 }
 
 /// A text that matches no session, or more than one.
@@ -96,11 +118,18 @@ pub enum NoSession {
 
 /// The run that `given` names: a session whose id starts so, alone or with one of its runs.
 pub fn resolve_run(repo: &Repo, given: &str) -> Result<RunId, NoSession> {
-    let Some((session, root)) = given.split_once('/') else { return Ok(resolve_session(repo, given)?.into()) };
+    let Some((session, root)) = given.split_once('/') else {
+        return Ok(first_run(repo, &resolve_session(repo, given)?)?);
+    };
     let session = resolve_session(repo, session)?;
     let runs = History::runs(repo, &session)?;
     let unknown = || NoSession::NoRun { session: session.clone(), root: root.to_owned(), runs: runs.clone() };
     runs.iter().find(|run| run.root == root).cloned().ok_or_else(unknown)
+}
+
+/// The run that a session's id alone means: the first of those that were not removed.
+pub fn first_run(repo: &Repo, session: &SessionId) -> Result<RunId, record::Error> {
+    Ok(History::runs(repo, session)?.into_iter().next().unwrap_or_else(|| session.into()))
 }
 
 /// The session whose id starts with `given`.

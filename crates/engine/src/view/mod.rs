@@ -23,7 +23,7 @@ mod view;
 pub use cost::{CostsRead, costs};
 pub use export::ExportError;
 pub use failure::NodeFailure;
-pub use find::{NoSession, find_turn, resolve_run, resolve_session, run_worktrees};
+pub use find::{NoSession, can_be_of_turn, find_turn, first_run, resolve_run, resolve_session, run_worktrees};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::{folded, recorded_state, start_node};
 pub use repo_work::RepoWork;

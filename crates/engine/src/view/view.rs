@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::recorded::{recorded_pipeline, recorded_state};
-use super::{Milestone, Moment, NodeFailure, TurnView, branches};
+use super::{Milestone, Moment, NodeFailure, TurnView, branches, first_run};
 use crate::env::{Error, Question, lock_name};
 use agents::llm::Message;
 use git::Repo;
@@ -313,7 +313,11 @@ impl View {
 
     fn read_all(repo: &Repo, ids: Vec<SessionId>) -> Sessions {
         let read = |id: SessionId| {
-            let summary = Summary::newest(repo, &id);
+            let first = || Summary::newest(repo, first_run(repo, &id)?);
+            let summary = match Summary::newest(repo, &id) {
+                Err(Error::Record(record::Error::Missing { .. })) => first(),
+                read => read,
+            };
             // A session removed while we read counts as never having existed.
             let removed = matches!(&summary, Err(Error::Record(record::Error::Missing { .. })));
             (!removed).then_some((id, summary))

@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
-use pleach_core::ids::{BranchName, CommitId, SessionId, branch_key};
+use pleach_core::ids::{BranchName, CommitId, RunId, SessionId, branch_key};
 use pleach_core::trailer::CommitMessage;
 
 /// How many names are tried before somebody has to look.
@@ -16,6 +16,8 @@ pub const KEEP: &str = "refs/pleach/keep/";
 pub enum KeepOwner<'a> {
     /// That of a session.
     Session(&'a SessionId),
+    /// That of a run of one. The name says so: its number is not given to another.
+    Run(&'a RunId),
     /// That in the worktrees shared by the tasks of a branch.
     Tasks(&'a BranchName),
 }
@@ -31,6 +33,8 @@ impl KeepOwner<'_> {
     pub fn prefix(self) -> String {
         match self {
             Self::Session(session) => format!("{KEEP}{session}-"),
+            Self::Run(RunId { session, root }) if root.replay_number().is_some() => format!("{KEEP}{session}--{root}-"),
+            Self::Run(RunId { session, .. }) => format!("{KEEP}{session}-"),
             Self::Tasks(target) => format!("{KEEP}tasks-{}-", branch_key(target)),
         }
     }
@@ -38,6 +42,7 @@ impl KeepOwner<'_> {
     fn message(self, reason: &str) -> CommitMessage {
         let (whose, session) = match self {
             Self::Session(session) => (format!("session {session}"), Some(session)),
+            Self::Run(run) => (format!("session {run}"), Some(&run.session)),
             Self::Tasks(target) => (format!("the tasks on {target}"), None),
         };
         let session = session.map(|session| ("Pleach-Session".into(), session.to_string()));

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use engine::view::can_be_of_turn;
 use git::blame::{BlameRequest, blame};
+use git::record::History;
 use pleach_core::ids::CommitId;
 
 use super::document::{FileWhy, LineWhy, Origin, TurnWhy, WhyCommit};
 use super::error::WhyError;
 use super::ground::WhyGround;
+use super::origin::Made;
 use super::past::past_lines;
 use super::start::{FileStart, LineRange};
 use super::trace::{Trace, TracedLines, TurnCommit};
@@ -145,8 +148,13 @@ pub fn turn_why(
         record: false,
     };
     if reasons {
-        reason::fill(ground, facts, &known, &mut why)?;
-        why.checked_by = checks::since(ground, facts, landed)?;
+        let history = ground.context(&facts.session, &facts.turn.context);
+        let names_turn = matches!(known.made, Made::Turn(_));
+        let is_its =
+            |history: &&History| !names_turn || can_be_of_turn(&ground.code, history, &facts.turn, &known.commit);
+        let history = history.as_deref().filter(is_its);
+        reason::fill(ground, history, facts, &known, &mut why)?;
+        why.checked_by = checks::since(ground, history, facts, landed)?;
     }
     Ok(why)
 }

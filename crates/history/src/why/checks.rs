@@ -16,11 +16,16 @@ use super::sources::entry_of;
 const ENTRIES: usize = 200;
 
 /// What has passed since a turn whose lines are in a commit.
-pub fn since(ground: &WhyGround, facts: &TurnFacts, landed: Option<CommitId>) -> Result<Vec<TurnCheck>, WhyError> {
+pub fn since(
+    ground: &WhyGround,
+    history: Option<&History>,
+    facts: &TurnFacts,
+    landed: Option<CommitId>,
+) -> Result<Vec<TurnCheck>, WhyError> {
     let mut checks = Vec::new();
-    if let Some(history) = ground.context(&facts.session, &facts.turn.context) {
-        checks.extend(command(ground, facts, &history));
-        checks.extend(review(&history, facts));
+    if let Some(history) = history {
+        checks.extend(command(ground, facts, history));
+        checks.extend(review(history, facts));
     }
     let known = landed.map(|commit| ground.commit(commit)).transpose()?;
     let entry = match known.as_deref().and_then(entry_of) {

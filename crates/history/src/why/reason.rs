@@ -13,8 +13,14 @@ use super::ground::WhyGround;
 use super::origin::KnownCommit;
 
 /// Adds what the record of a turn says. Without the record the commit's own words count.
-pub fn fill(ground: &WhyGround, facts: &TurnFacts, known: &KnownCommit, why: &mut TurnWhy) -> Result<(), WhyError> {
-    if let Some(history) = ground.context(&facts.session, &facts.turn.context) {
+pub fn fill(
+    ground: &WhyGround,
+    history: Option<&History>,
+    facts: &TurnFacts,
+    known: &KnownCommit,
+    why: &mut TurnWhy,
+) -> Result<(), WhyError> {
+    if let Some(history) = history {
         let turns = || history.events().map(|recorded| &recorded.event);
         if let Some(task) = &history.started.task {
             why.task = Some(format!("{} {}", task.id, task.name));
@@ -32,7 +38,7 @@ pub fn fill(ground: &WhyGround, facts: &TurnFacts, known: &KnownCommit, why: &mu
             let is_of_visit = |other: &&&AgentTurn| other.node_id == turn.node_id && other.visit == turn.visit;
             let visit: Vec<&AgentTurn> = agents[..=place].iter().rev().take_while(is_of_visit).copied().collect();
             for said in &visit {
-                why.reason = words(&ground.records, &history, said.messages, "assistant", true)?;
+                why.reason = words(&ground.records, history, said.messages, "assistant", true)?;
                 if why.reason.is_some() {
                     why.reason_from = Some(ReasonSource::Words);
                     break;
@@ -40,8 +46,8 @@ pub fn fill(ground: &WhyGround, facts: &TurnFacts, known: &KnownCommit, why: &mu
             }
             let asked = visit.last().and_then(|first| first.messages);
             why.prompt = match &history.started.task {
-                Some(task) => description(&ground.records, &history, &task.id)?.or_else(|| Some(task.name.clone())),
-                None => words(&ground.records, &history, asked, "user", false)?,
+                Some(task) => description(&ground.records, history, &task.id)?.or_else(|| Some(task.name.clone())),
+                None => words(&ground.records, history, asked, "user", false)?,
             };
         }
         let tool = turns().find_map(|event| match event {
