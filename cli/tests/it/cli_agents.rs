@@ -345,10 +345,10 @@ fn left_turns_are_unknown_to_the_agent() {
     // What its program has on disk knows of turns that were left, in the middle of a node and between two.
     env.resume(&["--turn", "1"]).expect(1);
     assert!(!env.committed("first.txt").contains("--resume"), "{}", env.committed("first.txt"));
+    let asked = env.committed("first.asked.txt");
     assert!(
-        env.committed("first.asked.txt").starts_with("You were interrupted"),
-        "{}",
-        env.committed("first.asked.txt")
+        asked.starts_with("Your work on the task below was interrupted") && asked.contains("in 1 turn:"),
+        "{asked}"
     );
     let check = env.story().all("ToolExecution")[0]["turn"].as_str().unwrap().to_owned();
     env.write("fixed", "");
