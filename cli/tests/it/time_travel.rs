@@ -11,6 +11,7 @@ use crate::tree_commands::page::shows_what_happens;
 mod agents;
 mod branches;
 mod crash;
+mod every_turn;
 mod runs;
 
 /// Five turns of two agents, of which three write and one reads, with a command between them.
