@@ -14,7 +14,7 @@ use agents::llm::Script;
 use agents::llm::wire::Format;
 use serde_json::{Value, json};
 
-use crate::sessions::graph;
+use crate::sessions::{Story, graph, tool};
 use crate::support::TestEnv;
 
 mod going_wrong;
@@ -142,6 +142,43 @@ fn kill_and_resume(agent: &str, model: &str) {
     assert_eq!(turns[turns.len() - 1]["token_usage"]["input"], json!(80));
 }
 
+/// Goes back to a turn, and replays from one: the program runs again, and nothing of what was said up to there is asked again.
+#[track_caller]
+fn go_back(agent: &str, model: &str) {
+    let Some(env) = world(agent, model) else { return };
+    let flag = env.root().join("fixed");
+    let body = format!(
+        "code [prompt=\"Write some files\", llm_model=\"{model}\"] {} start -> code -> check \
+         check -> exit [condition=\"outcome=success\"]",
+        tool("check", &format!("test -e {}", flag.display()))
+    );
+    env.run(&graph("real", &body), &[]).expect(1);
+    env.write("fixed", "");
+    // Who asked for the first turn once more would be told to write this.
+    let wrong = "{text: Write hello., tools: [{write_file: {file_path: wrong.txt";
+    let first = "{text: Write hello., tools: [{write_file: {file_path: hello.txt";
+    env.write("script.yaml", SCRIPT.replace("MODEL", model).replace(first, wrong));
+    let tree = |run: &str| env.git(&["rev-parse", &format!("{}{run}^{{tree}}", env.branch())]);
+    let expected = tree("");
+    let sent = |story: &Story| {
+        let turns = story.all("AgentTurn").into_iter();
+        turns.filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect::<Vec<_>>()
+    };
+    let session = env.session();
+    env.pleach(&["-y", "replay", &session, "--turn", "1"]).expect(0);
+    let story = Story::in_context(&env, &env.repo_path(), &session, "r1");
+    assert_eq!(
+        (sent(&story), story.warnings()),
+        (vec![200, 300], Vec::new()),
+        "{agent}: the first was not asked again"
+    );
+    assert_eq!(tree("--r1"), expected, "{agent}");
+    env.resume(&["--turn", "2"]).expect(0);
+    assert_eq!(sent(&env.story()), [100, 200, 300, 300], "{agent}: nor were the first two");
+    assert_eq!(tree(""), expected, "{agent}");
+    env.assert_no_process_left();
+}
+
 /// The agent calls a configured tool, which its model knows as `tool`, and finds it on its PATH.
 #[track_caller]
 fn call_configured_tool(agent: &str, model: &str, tool: &str) {
@@ -171,6 +208,7 @@ fn real_agents_call_configured_tools() {
 fn claude_code_through_the_gateway() {
     drive("claude", "claude-sonnet-4-5");
     kill_and_resume("claude", "claude-sonnet-4-5");
+    go_back("claude", "claude-sonnet-4-5");
 }
 
 #[test]
@@ -178,6 +216,7 @@ fn claude_code_through_the_gateway() {
 fn codex_through_the_gateway() {
     drive("codex", "gpt-5.4");
     kill_and_resume("codex", "gpt-5.4");
+    go_back("codex", "gpt-5.4");
     // This one's tools are an item of the conversation, and one of them runs code.
     drive("codex", "gpt-6.1-sol");
 }
@@ -187,6 +226,7 @@ fn codex_through_the_gateway() {
 fn gemini_cli_through_the_gateway() {
     drive("gemini", "gemini-2.5-pro");
     kill_and_resume("gemini", "gemini-2.5-pro");
+    go_back("gemini", "gemini-2.5-pro");
 }
 
 #[test]
@@ -194,6 +234,7 @@ fn gemini_cli_through_the_gateway() {
 fn opencode_through_the_gateway() {
     drive("opencode", "mock-model");
     kill_and_resume("opencode", "mock-model");
+    go_back("opencode", "mock-model");
 }
 
 /// The same over the Agent Client Protocol, with the model the program chooses by itself.

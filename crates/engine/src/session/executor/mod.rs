@@ -5,6 +5,7 @@ mod executor;
 pub(super) mod judge;
 pub(super) mod place;
 pub(super) mod recorded_facts;
+mod relocated;
 mod retelling;
 mod setup;
 pub(super) mod work;

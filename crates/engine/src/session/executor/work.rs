@@ -12,6 +12,7 @@ use super::assignment::{AssignedWork, Assignment, NodeStart};
 use super::judge;
 use super::place::run_dir;
 use super::recorded_facts::{RecordedFacts, judged};
+use super::relocated::{WorkPlace, relocated};
 use super::retelling;
 use crate::env::{Engine, Error, Handler, HandlerContext, Question};
 use crate::session::preamble::{self, NodeResult, Telling};
@@ -244,6 +245,8 @@ impl WorkBuilder<'_> {
 
     fn agent_work(&self, known: &RecordedFacts) -> Result<AgentWork, Error> {
         let RecordedFacts { state, heard, interrupted } = known;
+        let place = WorkPlace { session: &self.plan.run.session, context: &self.assignment.context, root: self.root };
+        let interrupted = &relocated(interrupted, place);
         let agent = agent_of(self.engine, self.node)?;
         let answered = is_answered(state, &*agent, interrupted);
         let thread = self.assignment.conversation.thread.as_deref();
@@ -252,7 +255,7 @@ impl WorkBuilder<'_> {
         let continues = !is_new && !interrupted.is_empty();
         let mut history = match thread {
             // A thread's messages already include the interrupted turns.
-            Some(thread) => heard.threads.get(thread).cloned().unwrap_or_default(),
+            Some(thread) => relocated(heard.threads.get(thread).map_or(&[], Vec::as_slice), place),
             None if is_new => Vec::new(),
             None => interrupted.clone(),
         };
