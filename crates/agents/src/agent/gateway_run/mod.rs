@@ -416,27 +416,28 @@ impl<'a> TurnLog<'a> {
                     said.trim().clone_into(&mut self.said);
                 }
                 self.answered = true;
+                if let (Some(conversation), 1) = (held.conversation, held.tries) {
+                    *self.taped.entry(conversation).or_default() += 1;
+                }
                 CallDecision::Answer(answer)
             }
             Play::Aside(answer) => CallDecision::Answer(answer),
         };
-        if let (Some(conversation), CallDecision::Answer(_), 1) = (held.conversation, &decision, held.tries) {
-            *self.taped.entry(conversation).or_default() += 1;
-        }
         // The client may have hung up while its turn was recorded.
         let _ = held.answer.send(decision);
     }
 
     /// Those of the exchanges that are not on record already.
     fn live(&mut self, exchanges: impl IntoIterator<Item = Exchange>) -> Vec<Exchange> {
-        let is_taped = |exchange: &Exchange| match self.taped.get_mut(&exchange.conversation) {
+        let mut is_taped = |exchange: &Exchange| match self.taped.get_mut(&exchange.conversation) {
+            // What is beside the work mostly ends as a side call.
+            _ if exchange.response.as_ref().is_some_and(|response| tape::is_aside(&response.message)) => true,
             Some(left) if *left > 0 => {
                 *left -= 1;
                 true
             }
             _ => false,
         };
-        let mut is_taped = is_taped;
         exchanges.into_iter().filter(|exchange| !is_taped(exchange)).collect()
     }
 

@@ -185,6 +185,11 @@ fn response(message: Message) -> Box<Response> {
     Box::new(Response { message, usage: Usage::default(), model: String::new(), stop, extra })
 }
 
+/// Whether an answer is that of a call beside the work.
+pub(super) fn is_aside(answer: &Message) -> bool {
+    answer.role == Role::Assistant && answer.text() == ASIDE
+}
+
 fn aside() -> Box<Response> {
     response(Message::assistant(ASIDE))
 }
