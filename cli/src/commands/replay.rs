@@ -118,12 +118,11 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(globals, &point, &variants, &planned);
     }
-    let begun = Begun { point: &point, options: &planned[0], runs: planned.len() };
     if variants.len() > 1 {
-        begun.say(globals, None);
         return several(globals, &args, (ground, point), (&variants, planned), answers);
     }
     let (variant, options) = (&variants[0], &planned[0]);
+    let begun = Begun { point: &point, options, runs: 1 };
     let started = options.started(&point);
     let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
     let on = GoingOn { run: &point.run, started: &started, work: &work, flags: variant.flags(), answers, beside: None };
@@ -159,6 +158,7 @@ fn several(
         let run = RecordedRun::prepare(globals, ground.settings.clone(), ground.place.clone(), on)?;
         prepared.push((variant, run));
     }
+    Begun { point: &point, options: &options[0], runs: options.len() }.say(globals, None);
     let plan = |(variant, options): (&RunVariant, ReplayOptions)| {
         let (_, run) = prepared.iter().find(|(known, _)| *known == variant).expect("every variant was prepared");
         let (engine, repos, protection) = (Arc::clone(&run.built.engine), run.places.repos(), run.protection());

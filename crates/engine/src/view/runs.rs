@@ -83,7 +83,7 @@ impl RunView {
         let fork = fork.as_ref();
         let replayed = fork.and_then(|fork| fork.replayed.as_deref());
         Ok(Self {
-            forked: fork.map(|fork| ForkPoint::of(repo, &run.session, fork)).transpose()?.unwrap_or_default(),
+            forked: fork.map(|fork| ForkPoint::of(repo, &run.session, fork)).unwrap_or_default(),
             standing: summary.standing(),
             agents: summary.agents.clone(),
             models: summary.models.clone(),
@@ -101,20 +101,21 @@ impl RunView {
 }
 
 impl ForkPoint {
-    fn of(repo: &Repo, session: &SessionId, fork: &ContextForked) -> Result<Self, Error> {
+    fn of(repo: &Repo, session: &SessionId, fork: &ContextForked) -> Self {
         let from = Some(RunId::of_context(session, &fork.from));
-        let Some(replayed) = fork.replayed.as_deref() else { return Ok(Self { from, ..Self::default() }) };
+        let Some(replayed) = fork.replayed.as_deref() else { return Self { from, ..Self::default() } };
         let (from_turn, begins) = (replayed.turn.clone(), replayed.begins.clone());
         let mut newest: Option<(Timestamp, NodeId)> = None;
         // What stands right after a checkpoint may be one of its branches; the others stand where they stood then.
         for point in replayed.cut.values().filter(|_| from_turn.is_none() && begins.is_none()) {
-            if let Some(Recorded { at, event: Event::Checkpoint(data) }) = History::event_at(repo, session, *point)?
+            // A branch of a run that was removed may be gone.
+            if let Ok(Some(Recorded { at, event: Event::Checkpoint(data) })) = History::event_at(repo, session, *point)
                 && newest.as_ref().is_none_or(|(before, _)| *before <= at)
             {
                 newest = Some((at, data.current_node));
             }
         }
-        Ok(Self { from, from_turn, from_node: newest.map(|(_, node)| node), begins })
+        Self { from, from_turn, from_node: newest.map(|(_, node)| node), begins }
     }
 }
 
