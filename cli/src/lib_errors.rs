@@ -29,11 +29,12 @@ pub fn of_engine(error: &env::Error) -> Failure {
         Error::Workspace(error) => of_workspace(error),
         Error::Uncounted(lost) => plain(Code::SpendingUnreadable, lost).hint(lost.remedy()),
         Error::Lock(error) => of_lock(error),
-        Error::Over { session, .. } => plain(Code::SessionOver, error)
-            .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
+        Error::Over { run, .. } => plain(Code::SessionOver, error)
+            .hint(format!("`pleach status {run}` shows how it ended; `pleach run` starts a new one")),
         Error::NotVisited { .. } => advised(Code::NodeNotVisited, error),
-        Error::NothingFollows { run } => plain(Code::TurnIsEnd, error)
-            .hint(format!("take the turn before: `pleach turns {run}` lists them; or `--checkpoint` of the node before")),
+        Error::NothingFollows { run } => plain(Code::TurnIsEnd, error).hint(format!(
+            "take the turn before: `pleach turns {run}` lists them; or `--checkpoint` of the node before"
+        )),
         Error::NoCut(NoCut::NoTurn { .. }) => plain(Code::NoSuchTurn, error).hint("`pleach turns` lists them"),
         Error::NoCut(NoCut::NotCompleted { .. }) => {
             plain(Code::NodeNotVisited, error).hint("`pleach status SESSION` shows the nodes that have completed")
@@ -46,8 +47,8 @@ pub fn of_engine(error: &env::Error) -> Failure {
         Error::NoSuchPoint { .. } | Error::NoCut(NoCut::NoRecord { .. }) => plain(Code::RecordDamaged, error),
         Error::RepoMissing { .. } => plain(Code::NoSuchRepo, error)
             .hint("add it to `workspace.repos` in pleach.yaml, with the path of its clone"),
-        Error::ContinuedElsewhere { session, .. } => plain(Code::ContinuedElsewhere, error).hint(format!(
-            "nothing is lost here: `pleach show {session}` has what this machine did; go on where the session runs now, or \
+        Error::ContinuedElsewhere { run, .. } => plain(Code::ContinuedElsewhere, error).hint(format!(
+            "nothing is lost here: `pleach show {run}` has what this machine did; go on where the session runs now, or \
              start a new one"
         )),
         Error::Replaced { .. } => plain(Code::SessionReplaced, error)
@@ -67,15 +68,15 @@ pub fn of_engine(error: &env::Error) -> Failure {
         Error::AmbiguousAnswer { tells_apart, .. } => {
             plain(Code::AnswerAmbiguous, error).hint(format!("answer with {tells_apart} of the one you mean"))
         }
-        Error::Setup { session, .. } => plain(Code::SetupFailed, error).hint(format!(
-            "fix the cause, then retry with `pleach resume {session}`; to change `worktrees.setup`, `pleach rm \
-             {session}` and start a new run"
+        Error::Setup { run, .. } => plain(Code::SetupFailed, error).hint(format!(
+            "fix the cause, then retry with `pleach resume {run}`; to change `worktrees.setup`, `pleach rm \
+             {run}` and start a new run"
         )),
-        Error::Interrupted { session } => {
-            plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {session}` continues"))
+        Error::Interrupted { run } => {
+            plain(Code::SessionInterrupted, error).hint(format!("`pleach resume {run}` continues"))
         }
-        Error::Cancelled { session } => {
-            plain(Code::SessionCancelled, error).hint(format!("`pleach rm {session}` removes what is left of it"))
+        Error::Cancelled { run } => {
+            plain(Code::SessionCancelled, error).hint(format!("`pleach rm {run}` removes what is left of it"))
         }
         Error::Agent { .. } => advised(Code::AgentMissing, error),
         Error::Environment { .. } => advised(Code::AgentUnusable, error),
@@ -498,7 +499,7 @@ mod tests {
             (workspace::Error::BranchMoved { branch, to: commit, tip: commit }.into(), 1),
             (record::Error::Missing { session: session.clone() }.into(), 2),
             (record::Error::Unreadable { session: session.clone(), commit, why: "torn".into() }.into(), 7),
-            (env::Error::Over { session, phase: "done" }, 2),
+            (env::Error::Over { run: session.into(), phase: "done" }, 2),
             (git::Error::GitTooOld { found: "git 2.30".into() }.into(), 7),
         ];
         for (error, code) in cases {

@@ -1,5 +1,7 @@
 //! What `resume` and `replay` share: a recorded run with the settings, the repositories and the approvals it needs to go on.
 
+use std::path::Path;
+
 use engine::keep::WorktreeOwner;
 use engine::trust::for_inputs;
 use engine::view::recorded_pipeline;
@@ -16,14 +18,25 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
+use crate::pipeline_file::PipelineFile;
 use crate::place::{Place, Places};
 use crate::preflight::{
     any_unproxied, check_agents, check_answers, check_prices, check_repos, require_trust, warn_simulated,
 };
+use crate::prompt::BUILT_IN;
 use crate::render::show_git_progress;
 use crate::session::{EngineHandle, Protection, build_beside};
 use crate::settings::{self, Search, Settings};
 use crate::survey::orphans::repair_worktrees;
+
+/// The file of a recorded pipeline, where it says something else now.
+pub fn changed_file(place: &Place, started: &PipelineStarted) -> Option<String> {
+    let root = place.repo.workdir().filter(|_| started.dot_path != BUILT_IN)?;
+    let name = Path::new(&started.dot_path);
+    // Without the file there is nothing that could be meant instead.
+    let now = PipelineFile::read(name, &root.join(name)).ok()?;
+    (now.source != started.dot || now.files != started.files).then(|| started.dot_path.clone())
+}
 
 /// A recorded run that may go on.
 #[derive(Debug)]

@@ -181,7 +181,7 @@ pub fn named_or_newest(
     let found = newest(repo, fit)?;
     if globals.verbosity >= 0 {
         let age = age(found.started_at, clock::now());
-        say!("using session {} ({}, {}, {age} old)", found.session, title(&found), found.standing().word());
+        say!("using session {} ({}, {}, {age} old)", found.run, title(&found), found.standing().word());
     }
     Ok(found.run)
 }
@@ -189,10 +189,17 @@ pub fn named_or_newest(
 /// The turn a text names: its number in a run, `main.17`, or a commit of a turn. With the run it belongs to.
 pub fn named_turn(repos: &SessionRepos, run: &RunId, given: &str) -> Result<(RunId, TurnId), Failure> {
     let found = find_turn(repos, run, given).map_err(|error| of_record(&error))?;
-    found.ok_or_else(|| {
+    let found = found.ok_or_else(|| {
         let message = format!("`{given}` is no turn of session {run}, and no commit of one");
         Failure::new(Code::NoSuchTurn, message).hint(format!("`pleach turns {run}` lists them"))
-    })
+    })?;
+    check_run(repos.record(), &found.0)?;
+    Ok(found)
+}
+
+/// A turn may name a run that its session does not have.
+pub fn check_run(repo: &Repo, run: &RunId) -> Result<(), Failure> {
+    if run.is_first() { Ok(()) } else { resolve(repo, &run.to_string()).map(drop) }
 }
 
 /// The session that was started last, of those that fit. What runs is meant before what only waits.

@@ -87,7 +87,7 @@ impl RunVariant {
     }
 
     /// In words: ` with agent codex`.
-    fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let named = [("agent", &self.agent), ("model", &self.model)];
         let named = named.into_iter().filter_map(|(what, value)| Some(format!("{what} {}", value.as_ref()?)));
         let named = named.collect::<Vec<_>>().join(", ");

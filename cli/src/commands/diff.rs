@@ -8,6 +8,7 @@ use git::{FileStat, Repo};
 use history::compare::{ComparedPoint, Difference, FileDifference, Operand, is_below};
 use pleach_core::event::Snapshot;
 use pleach_core::ids::{CommitId, ContextId, RepoName, RepoPath, RunId, SessionId, TurnId};
+use pleach_core::text::listed;
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -55,8 +56,10 @@ pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
         Some(other) => {
             let b = point(globals, &ground, Some(other))?;
             let repos = ground.repos(&b.summary.started);
-            let difference = Difference::between(&repos, a.read(&ground)?, b.read(&ground)?, &paths, !args.stat);
-            show(globals, &difference.map_err(|error| of_engine(&error))?)
+            let (a, b) = (a.read(&ground)?, b.read(&ground)?);
+            check_paths(&repos, &[&a.commits, &b.commits], &paths)?;
+            let difference = Difference::between(&repos, a, b, &paths, !args.stat);
+            show(globals, &difference.map_err(|error| of_engine(&error))?, &paths)
         }
         None => changes(globals, &ground, &a, &paths, args.stat),
     }
@@ -106,6 +109,7 @@ fn point(globals: &Globals, ground: &SessionGround, given: Option<&str>) -> Resu
             let runs = History::runs(repo, &first.session).map_err(|error| of_record(&error))?;
             if let Ok(turn) = name.parse::<TurnId>() {
                 let run = RunId::of_context(&first.session, &turn.context);
+                sessions::check_run(repo, &run)?;
                 let repos = ground.repos(&read(&run)?.started);
                 let (run, turn) = sessions::named_turn(&repos, &run, name)?;
                 (read(&run)?, Operand::Turn(run, turn))
@@ -131,8 +135,30 @@ fn no_branch(repo: &Repo, session: &SessionId, name: &str) -> Failure {
         .hint(format!("there are: {}", names.join(", ")))
 }
 
-/// What differs between two points.
-fn show(globals: &Globals, difference: &Difference) -> Result<Exit, Failure> {
+/// A path that is in none of the repositories on either side is a mistake.
+fn check_paths(repos: &SessionRepos, sides: &[&Snapshot], paths: &[RepoPath]) -> Result<(), Failure> {
+    let has = |path: &RepoPath| -> Result<bool, git::Error> {
+        for (name, repo) in repos.iter() {
+            for commit in sides.iter().filter_map(|side| side.get(name)) {
+                if repo.tree_entry(repo.tree_of(*commit)?, path)?.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    };
+    for path in paths {
+        if !has(path).map_err(|error| of_git(&error))? {
+            let message = format!("`{}` is on neither side", plain(&path.to_string()));
+            return Err(Failure::new(Code::NoSuchFile, message)
+                .hint("paths are given from the root of the repository; without one all that differs is shown"));
+        }
+    }
+    Ok(())
+}
+
+/// What differs between two points, in these files where some are named.
+fn show(globals: &Globals, difference: &Difference, paths: &[RepoPath]) -> Result<Exit, Failure> {
     let mut out = Out::new();
     if globals.json {
         out.json(&serde_json::to_value(difference).unwrap_or_default())?;
@@ -145,7 +171,14 @@ fn show(globals: &Globals, difference: &Difference) -> Result<Exit, Failure> {
         out.line("")?;
     }
     if repos.iter().all(|repo| repo.files.is_empty()) {
-        out.line(format!("{} and {} have the same code", a.name, b.name))?;
+        let same = match paths {
+            [] => "have the same code".to_owned(),
+            paths => format!(
+                "do not differ in {}",
+                listed(paths.iter().map(|path| format!("`{}`", plain(&path.to_string()))), usize::MAX)
+            ),
+        };
+        out.line(format!("{} and {} {same}", a.name, b.name))?;
     }
     for repo in repos.iter().filter(|repo| !repo.files.is_empty()) {
         if repos.len() > 1 {
@@ -170,6 +203,7 @@ fn changes(
 ) -> Result<Exit, Failure> {
     let repos = ground.repos(&a.summary.started);
     let (base, work) = a.code(&repos, ground)?;
+    check_paths(&repos, &[&base, &work], paths)?;
     let mut changes = Vec::new();
     for (name, repo) in repos.iter() {
         if let (Some(base), Some(work)) = (base.get(name), work.get(name)) {

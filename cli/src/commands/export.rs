@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use engine::view::{ExportError, View};
@@ -24,13 +24,14 @@ use crate::sessions::{self, SessionGround};
 /// called and changed. The directory must be empty, or hold an earlier export of the same session, which is updated. A file is replaced. Secrets
 /// are taken out of what the commits hold, as they were of what was recorded.
 #[derive(Debug, Args)]
-#[command(allow_missing_positional = true)]
+#[command(override_usage = "pleach export [OPTIONS] [SESSION] <DIR|FILE>")]
 pub struct ExportArgs {
     /// The session, or the beginning of its id; by default the newest.
-    session: Option<String>,
+    #[arg(value_name = "SESSION")]
+    first: Option<String>,
     /// The directory to write to; with --format the file, or - for standard output.
     #[arg(value_name = "DIR|FILE")]
-    target: PathBuf,
+    second: Option<String>,
     /// Write one file of this kind.
     #[arg(long, value_enum)]
     format: Option<FileFormat>,
@@ -50,26 +51,35 @@ enum FileFormat {
 }
 
 pub fn run(globals: &Globals, args: ExportArgs) -> Result<Exit, Failure> {
-    let is_stdout = args.format.is_some() && args.target.as_os_str() == "-";
+    // A target alone comes first.
+    let (session, target) = match (&args.first, &args.second) {
+        (Some(session), Some(target)) => (Some(session.as_str()), Path::new(target)),
+        (Some(target), None) | (None, Some(target)) => (None, Path::new(target)),
+        (None, None) => {
+            return Err(Failure::new(Code::CommandLine, "it is not said where to export to")
+                .hint("name a directory, or with `--format` a file or - for standard output"));
+        }
+    };
+    let is_stdout = args.format.is_some() && target.as_os_str() == "-";
     if globals.json && is_stdout {
         let message = "--json and an export to standard output cannot be used together";
         return Err(Failure::new(Code::OptionConflict, message).hint("leave --json out, or name a file"));
     }
     let ground = SessionGround::find(globals)?;
-    let view = sessions::load(globals, &ground.place.repo, args.session.as_deref())?;
-    let Some(format) = args.format else { return to_directory(globals, &ground, &view, &args.target) };
+    let view = sessions::load(globals, &ground.place.repo, session)?;
+    let Some(format) = args.format else { return to_directory(globals, &ground, &view, target) };
     let text = written(&ground, &view, format, !args.no_diffs)?;
     if is_stdout {
         Out::new().bytes(text.as_bytes())?;
         return Ok(Exit::Done);
     }
-    fs::write(globals.path(&args.target), &text).map_err(|error| not_written(&args.target, &error))?;
-    let (mut out, session, file) = (Out::new(), &view.summary.session, args.target.display());
+    fs::write(globals.path(target), &text).map_err(|error| not_written(target, &error))?;
+    let (mut out, run, file) = (Out::new(), &view.summary.run, target.display());
     if globals.json {
-        let file = globals.path(&args.target).display().to_string();
-        out.json(&json!({"session": session, "file": file, "bytes": text.len()}))?;
+        let file = globals.path(target).display().to_string();
+        out.json(&json!({"session": run.session, "run": run, "file": file, "bytes": text.len()}))?;
     } else {
-        out.line(format!("exported session {session} to {file}"))?;
+        out.line(format!("exported session {run} to {file}"))?;
     }
     Ok(Exit::Done)
 }
@@ -112,12 +122,12 @@ fn to_directory(globals: &Globals, ground: &SessionGround, view: &View, target: 
     let mut out = Out::new();
     if globals.json {
         let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
-        out.json(&json!({"session": view.summary.session, "dir": dir.display().to_string(), "files": files}))?;
+        out.json(&json!({"session": view.summary.session, "run": view.summary.run, "dir": dir.display().to_string(), "files": files}))?;
     } else {
         out.line(format!(
             "exported {} of session {} to {}",
             counted(written.len(), "file"),
-            view.summary.session,
+            view.summary.run,
             target.display()
         ))?;
     }

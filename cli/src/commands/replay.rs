@@ -11,7 +11,7 @@ use git::Repo;
 use git::record::{CutTarget, History, NoCut};
 use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
 use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
-use pleach_core::text::{counted, listed};
+use pleach_core::text::{counted, listed, shell_word};
 use serde::Serialize;
 
 use crate::answers::{AnswerArgs, Answers};
@@ -23,7 +23,7 @@ use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_record};
 use crate::pipeline_file::PipelineFile;
 use crate::place::Place;
-use crate::recorded_run::{GoingOn, RecordedRun, of_opening};
+use crate::recorded_run::{GoingOn, RecordedRun, changed_file, of_opening};
 use crate::render::{Out, tokens};
 use crate::runtime::block_on;
 use crate::session::{print_agents, run_to_end, warn_unmetered};
@@ -104,16 +104,28 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     let ground = SessionGround { settings: local.clone(), place: place.clone() };
     let point = find_point(&ground, &named, &args.point)?;
     let variants = args.several.variants()?;
-    if variants.len() > 1 && !args.dry_run {
-        return several(globals, &args, (ground, point), &variants, answers);
+    let planned = variants.iter().map(|variant| options(globals, &args, (&place, &point), variant));
+    let planned = planned.collect::<Result<Vec<_>, _>>()?;
+    planned.iter().try_for_each(|options| options.check(&point)).map_err(|error| of_engine(&error))?;
+    let is_recorded = planned.iter().all(|options| options.changes.pipeline.is_none());
+    if let Some(file) = changed_file(&place, &point.started).filter(|_| is_recorded) {
+        warning!(
+            PipelineChanged,
+            "`{file}` has changed: a replay of session {} runs the pipeline that it started with; `--pipeline {}` uses \
+             the new file",
+            point.run,
+            shell_word(&file)
+        );
     }
-    let variant = &variants[0];
-    let options = options(globals, &args, (&place, &point), variant)?;
-    options.check(&point).map_err(|error| of_engine(&error))?;
-    let started = options.started(&point);
     if args.dry_run {
-        return dry_run(globals, &point, &options);
+        return dry_run(globals, &point, &variants, &planned);
     }
+    if variants.len() > 1 {
+        return several(globals, &args, (ground, point), (&variants, planned), answers);
+    }
+    let (variant, options) = (&variants[0], &planned[0]);
+    let begun = Begun { point: &point, options, runs: 1 };
+    let started = options.started(&point);
     let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
     let on = GoingOn { run: &point.run, started: &started, work: &work, flags: variant.flags(), answers, beside: None };
     let recorded = RecordedRun::prepare(globals, local, place, on)?;
@@ -121,8 +133,8 @@ pub fn run(globals: &Globals, args: ReplayArgs) -> Result<Exit, Failure> {
     block_on(recorded.built.stopped_by(), async {
         print_agents(globals, engine, recorded.pipeline.agent_nodes()).await;
         warn_unmetered(engine.unmetered([&recorded.pipeline]));
-        let opened = &mut |session: &Session| say_begun(globals, session, &point);
-        let session = start_replay(Arc::clone(engine), recorded.places.repos(), &point, &options, opened).await;
+        let opened = &mut |session: &Session| begun.say(globals, Some(session));
+        let session = start_replay(Arc::clone(engine), recorded.places.repos(), &point, options, opened).await;
         let session = session.map_err(|error| of_opening(&point.run, &error))?;
         run_to_end(globals, session, recorded.protection()).await
     })
@@ -133,30 +145,28 @@ fn several(
     globals: &Globals,
     args: &ReplayArgs,
     (ground, point): (SessionGround, RunPoint),
-    variants: &[RunVariant],
+    (variants, options): (&[RunVariant], Vec<ReplayOptions>),
     answers: Answers,
 ) -> Result<Exit, Failure> {
     let work = point.root().map_err(|error| of_engine(&error))?.work.clone();
     let mut prepared: Vec<(&RunVariant, RecordedRun)> = Vec::new();
-    for variant in variants {
+    for (variant, options) in variants.iter().zip(&options) {
         if prepared.iter().any(|(known, _)| *known == variant) {
             continue;
         }
-        let options = options(globals, args, (&ground.place, &point), variant)?;
-        options.check(&point).map_err(|error| of_engine(&error))?;
         let (started, beside) = (options.started(&point), prepared.first().map(|(_, run)| &run.built));
         let (flags, answers) = (variant.flags(), answers.clone());
         let on = GoingOn { run: &point.run, started: &started, work: &work, flags, answers, beside };
         let run = RecordedRun::prepare(globals, ground.settings.clone(), ground.place.clone(), on)?;
         prepared.push((variant, run));
     }
-    let plan = |variant: &RunVariant| {
+    Begun { point: &point, options: &options[0], runs: options.len() }.say(globals, None);
+    let plan = |(variant, options): (&RunVariant, ReplayOptions)| {
         let (_, run) = prepared.iter().find(|(known, _)| *known == variant).expect("every variant was prepared");
         let (engine, repos, protection) = (Arc::clone(&run.built.engine), run.places.repos(), run.protection());
-        let options = options(globals, args, (&ground.place, &point), variant)?;
-        Ok(PlannedRun { engine, repos, options, protection })
+        PlannedRun { engine, repos, options, protection }
     };
-    let planned = variants.iter().map(plan).collect::<Result<Vec<_>, Failure>>()?;
+    let planned = variants.iter().zip(options).map(plan).collect();
     block_on(prepared[0].1.built.stopped_by(), async {
         for (_, run) in &prepared {
             print_agents(globals, &run.built.engine, run.pipeline.agent_nodes()).await;
@@ -259,64 +269,98 @@ struct ReplayPreview<'a> {
     from_turn: Option<&'a TurnId>,
     /// The node it goes on at.
     node: Option<&'a NodeId>,
-    /// What the original did after that point.
+    /// What the original did from there on.
     later: &'a [DoneLater],
     tokens: u64,
     cost_usd: f64,
+    /// What it, or the first of several, does otherwise.
     changes: &'a ReplayChanges,
+    /// What each of the runs does otherwise.
+    runs: Vec<&'a ReplayChanges>,
 }
 
 /// Shows what a replay would do.
-fn dry_run(globals: &Globals, point: &RunPoint, options: &ReplayOptions) -> Result<Exit, Failure> {
-    let root = point.root().map_err(|error| of_engine(&error))?;
-    let preview = ReplayPreview {
-        from: &point.run,
-        from_turn: point.turn.as_ref(),
-        node: options.begins.as_ref().or(root.next_node()),
-        later: &point.later,
-        tokens: point.later.iter().map(|node| node.tokens).sum(),
-        cost_usd: point.later.iter().map(|node| node.cost_usd).sum(),
-        changes: &options.changes,
-    };
+fn dry_run(
+    globals: &Globals,
+    point: &RunPoint,
+    variants: &[RunVariant],
+    planned: &[ReplayOptions],
+) -> Result<Exit, Failure> {
+    let begun = Begun { point, options: &planned[0], runs: planned.len() };
     let mut out = Out::new();
     if globals.json {
+        let preview = ReplayPreview {
+            from: &point.run,
+            from_turn: point.turn.as_ref(),
+            node: begun.node(),
+            later: &point.later,
+            tokens: point.later.iter().map(|node| node.tokens).sum(),
+            cost_usd: point.later.iter().map(|node| node.cost_usd).sum(),
+            changes: &planned[0].changes,
+            runs: planned.iter().map(|options| &options.changes).collect(),
+        };
         out.json(&serde_json::json!(preview))?;
         return Ok(Exit::Done);
     }
-    let at = preview.node.map(|node| format!(", at `{node}`")).unwrap_or_default();
-    out.line(format!("would replay session {} from {}{at}", point.run, point.name()))?;
-    let commands = commands_again(point);
-    out.line(if commands.is_empty() {
-        "no command would run again".to_owned()
-    } else {
-        format!("will run again: {commands}")
-    })?;
-    let turns: u64 = point.later.iter().map(|node| node.turns).sum();
-    if turns > 0 {
-        let agents: Vec<&NodeId> = point.later.iter().filter(|node| node.turns > 0).map(|node| &node.node).collect();
-        let cost = if preview.cost_usd > 0.0 { format!(", ${:.2}", preview.cost_usd) } else { String::new() };
-        let turns = counted(turns, "turn");
-        let agents = listed(agents.into_iter().map(|node| format!("`{node}`")), usize::MAX);
-        out.line(format!("in the original {agents} took {turns}, {} tokens{cost} after that", tokens(preview.tokens)))?;
+    let times = if planned.len() > 1 { format!(" {} times", planned.len()) } else { String::new() };
+    out.line(format!("would replay session {}{times} from {}", point.run, begun.place()))?;
+    for (number, variant) in variants.iter().enumerate().filter(|_| variants.len() > 1) {
+        out.line(format!("run {}{}", number + 1, variant.words()))?;
     }
+    begun.again().iter().try_for_each(|line| out.line(line))?;
     Ok(Exit::Done)
 }
 
-/// The commands that run after a point, which run again: `test (3 times before)`.
-fn commands_again(point: &RunPoint) -> String {
-    let commands = point.later.iter().filter(|node| node.is_command);
-    let commands = commands.map(|node| format!("{} ({} before)", node.node, counted(u64::from(node.times), "time")));
-    listed(commands, usize::MAX)
+/// What begins: so many replays from a point.
+struct Begun<'a> {
+    point: &'a RunPoint,
+    options: &'a ReplayOptions,
+    runs: usize,
 }
 
-/// Says which run begins, before its files are laid out.
-fn say_begun(globals: &Globals, session: &Session, point: &RunPoint) {
-    if !globals.json && globals.verbosity >= 0 {
-        let at = session.state().next_node().map(|node| format!(", at `{node}`")).unwrap_or_default();
-        say!("replay {} of session {} from {}{at}", session.run().root, point.run, point.name());
-        let commands = commands_again(point);
-        if !commands.is_empty() {
-            say!("will run again: {commands}");
+impl Begun<'_> {
+    /// The node it goes on at.
+    fn node(&self) -> Option<&NodeId> {
+        self.options.begins.as_ref().or_else(|| self.point.next_node())
+    }
+
+    /// The point, and where it goes on: "main.17, at `code`".
+    fn place(&self) -> String {
+        let at = self.node().map(|node| format!(", at `{node}`")).unwrap_or_default();
+        format!("{}{at}", self.point.name())
+    }
+
+    /// The commands that run again, `test (3 times before)`, and what the agents there have cost.
+    fn again(&self) -> Vec<String> {
+        let later = &self.point.later;
+        let commands = later.iter().filter(|node| node.is_command);
+        let before = |node: &DoneLater| format!("{} ({} before)", node.node, counted(u64::from(node.times), "time"));
+        let commands = listed(commands.map(before), usize::MAX);
+        let each = if self.runs > 1 { " in each of them" } else { "" };
+        let mut lines = vec![match commands.as_str() {
+            "" => "no command will run again".to_owned(),
+            commands => format!("will run again{each}: {commands}"),
+        }];
+        let turns: u64 = later.iter().map(|node| node.turns).sum();
+        let used: u64 = later.iter().map(|node| node.tokens).sum();
+        if turns > 0 {
+            let agents = later.iter().filter(|node| node.turns > 0).map(|node| format!("`{}`", node.node));
+            let cost: f64 = later.iter().map(|node| node.cost_usd).sum();
+            let cost = if cost > 0.0 { format!(", ${cost:.2}") } else { String::new() };
+            let (agents, turns) = (listed(agents, usize::MAX), counted(turns, "turn"));
+            lines.push(format!("in the original {agents} took {turns}, {} tokens{cost} from there on", tokens(used)));
         }
+        lines
+    }
+
+    /// Says which run begins, before its files are laid out; of several before any of them does.
+    fn say(&self, globals: &Globals, session: Option<&Session>) {
+        if globals.json || globals.verbosity < 0 {
+            return;
+        }
+        let what = session
+            .map_or_else(|| format!("{} replays", self.runs), |session| format!("replay {}", session.run().root));
+        say!("{what} of session {} from {}", self.point.run, self.place());
+        self.again().iter().for_each(|line| say!("{line}"));
     }
 }

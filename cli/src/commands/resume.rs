@@ -1,6 +1,5 @@
 //! `pleach resume`
 
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,7 +7,7 @@ use engine::env::{Copy, wait_for_orphans};
 use engine::session::{ResumeAt, RunPoint, Session, resume_session};
 use engine::view::{Moment, SessionStatus, Summary, View, recorded_pipeline};
 use git::record::{CutTarget, History};
-use pleach_core::event::{PipelineStarted, RewindVia};
+use pleach_core::event::RewindVia;
 use pleach_core::ids::{NodeId, RunId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::text::{listed, shell_word};
@@ -24,10 +23,8 @@ use crate::globals::Globals;
 use crate::joint_landing::finish_landings;
 use crate::lib_errors::of_engine;
 use crate::next_commands::resume_task;
-use crate::pipeline_file::PipelineFile;
 use crate::place::Place;
-use crate::prompt::BUILT_IN;
-use crate::recorded_run::{GoingOn, RecordedRun, of_opening};
+use crate::recorded_run::{GoingOn, RecordedRun, changed_file, of_opening};
 use crate::render::session as show;
 use crate::runtime::block_on;
 use crate::say;
@@ -99,7 +96,14 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     let at = resume_at(&args, &ground, &id, &history)?;
-    warn_of_changed_file(&place, &id, &history.started);
+    if let Some(file) = changed_file(&place, &history.started) {
+        let run = shell_word(&file);
+        warning!(
+            PipelineChanged,
+            "`{file}` has changed: session {id} continues with the pipeline it started with; `pleach run {run}` uses the \
+             new file"
+        );
+    }
     let work = match &at {
         ResumeAt::Turn { turn, .. } => {
             let repos = ground.repos(&history.started);
@@ -160,23 +164,6 @@ fn chosen_turn(ground: &SessionGround, id: &RunId) -> Result<String, Failure> {
     let line = stdin_lines::ask(&mut say::asking(), "go back to turn: ");
     let line = line.map_err(|error| none("no turn was chosen").because(&error))?;
     Some(line.trim().to_owned()).filter(|turn| !turn.is_empty()).ok_or_else(|| none("no turn was chosen"))
-}
-
-/// Warns that the session runs its recorded pipeline, not the changed file.
-fn warn_of_changed_file(place: &Place, id: &RunId, started: &PipelineStarted) {
-    let Some(root) = place.repo.workdir().filter(|_| started.dot_path != BUILT_IN) else { return };
-    let name = Path::new(&started.dot_path);
-    // Without the file there is nothing that could be meant instead.
-    let Ok(now) = PipelineFile::read(name, &root.join(name)) else { return };
-    if now.source != started.dot || now.files != started.files {
-        let run = shell_word(&started.dot_path);
-        warning!(
-            PipelineChanged,
-            "`{}` has changed: session {id} continues with the pipeline it started with; `pleach run {run}` uses the \
-             new file",
-            name.display()
-        );
-    }
 }
 
 /// The node of the pipeline with this name.

@@ -105,11 +105,38 @@ impl Remover<'_> {
             named.extend(runs);
         }
         // All are looked into before the first one goes; what replays began with goes last.
-        let removals = named.iter().rev().map(|run| self.prepare(run)).collect::<Result<Vec<_>, _>>()?;
-        if !self.args.force {
-            removals.iter().try_for_each(refuse)?;
+        let (mut removals, mut refused) = (Vec::new(), Vec::new());
+        for run in named.iter().rev() {
+            match self.prepare(run) {
+                Ok(removal) if !self.args.force => {
+                    refused.extend(refuse(&removal).err());
+                    removals.push(removal);
+                }
+                Ok(removal) => removals.push(removal),
+                Err(held) if held.exit() == Exit::Locked && !self.args.force => refused.push(held),
+                Err(failure) => return Err(failure),
+            }
+        }
+        if refused.len() > 1 {
+            return Err(self.refused_together(&removals, &refused));
+        }
+        if let Some(refused) = refused.pop() {
+            return Err(refused);
         }
         removals.into_iter().try_for_each(|removal| self.remove(removal, message))
+    }
+
+    /// What refuses to be removed, with the one command that removes it all the same.
+    fn refused_together(&self, removals: &[Removal], refused: &[Failure]) -> Failure {
+        let first = refused.iter().find(|failure| failure.exit() == Exit::Locked).unwrap_or(&refused[0]);
+        let all: Vec<String> = refused.iter().map(Failure::sentence).collect();
+        let mut obstacles = removals.iter().flat_map(|removal| &removal.obstacles);
+        let is_lost = obstacles.any(|found| matches!(found, Obstacle::Unsaved { .. }));
+        let copy = if is_lost { "copy what you need, then " } else { "" };
+        let named: Vec<String> = self.args.sessions.iter().map(shell_word).collect();
+        let force = format!("{copy}`pleach rm --force {}` removes all of them", named.join(" "));
+        Failure::new(first.code, all.join("\n"))
+            .hint(format!("{force}, and keeps unmerged commits under refs/pleach/keep/"))
     }
 
     /// Removes the sessions that were chosen, one after another: there may be more than a process can lock. What must not

@@ -94,6 +94,7 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(RunId, TurnId)>, Failur
 
 fn of_turn(ground: &SessionGround, session: RunId, id: &TurnId) -> Result<TurnPage, Failure> {
     let repo = &ground.place.repo;
+    sessions::check_run(repo, &session)?;
     let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
     let inherited = || {
         let (_, found) = find_turn(&ground.repos(&view.summary.started), &session, &id.to_string()).ok()??;

@@ -25,7 +25,7 @@ pub fn table(comparison: &Comparison) -> String {
             let best = if comparison.best.as_ref() == Some(&run.run) { "*" } else { "" };
             table.row([
                 run.run.to_string(),
-                from(run),
+                run.forked.to_string(),
                 shorten(&by(run, &comparison.runs), by_width),
                 style::standing(run.outcome),
                 run.test
@@ -56,7 +56,7 @@ pub fn points(points: &[(&str, &ComparedRun)]) -> String {
             names.dedup();
             table.row([
                 (*name).to_owned(),
-                from(run),
+                run.forked.to_string(),
                 shorten(&plain(&listed(names, 3)), by_width),
                 style::standing(run.outcome),
                 count(run.turns),
@@ -93,11 +93,6 @@ fn by(run: &ComparedRun, all: &[ComparedRun]) -> String {
     plain(&listed(names.unwrap_or_default(), 2))
 }
 
-fn from(run: &ComparedRun) -> String {
-    let turn = run.from_turn.as_ref().map(ToString::to_string);
-    turn.or_else(|| run.from.as_ref().map(|from| from.root.to_string())).unwrap_or_default()
-}
-
 fn review(run: &ComparedRun) -> &'static str {
     match run.review {
         Some(ReviewResult::Approved) => "yes",
@@ -117,6 +112,7 @@ fn lines(run: &ComparedRun) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::view::ForkPoint;
     use history::compare::RunTest;
     use pleach_core::event::Usage;
 
@@ -124,8 +120,7 @@ mod tests {
     fn the_widest_rows_fit_the_table() {
         let run = |name: &str, model: &str| ComparedRun {
             run: name.parse().unwrap(),
-            from: Some("abcdefgh".parse().unwrap()),
-            from_turn: Some("main.17".parse().unwrap()),
+            forked: ForkPoint { from_turn: Some("main.17".parse().unwrap()), ..ForkPoint::default() },
             agent: Some("claude".into()),
             agents: vec!["claude".into()],
             models: vec![model.to_owned()],

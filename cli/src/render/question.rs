@@ -3,6 +3,7 @@
 use engine::env::{Question, ReviewedWork};
 use git::FileStat;
 use pleach_core::event::HumanInteraction;
+use pleach_core::ids::RunId;
 use pleach_core::plan::pipeline::QuestionKind;
 use pleach_core::text::{counted, listed, shorten};
 use serde_json::{Value, json};
@@ -26,8 +27,9 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
     if let Some(work) = &question.work {
         text.push_str(&judged(work));
         let see = |command: String| about(globals, &globals.dir, &command, None);
+        let run = RunId::of_context(&work.session, &question.context);
         let diff = see(format!("diff {}", question.place(&work.session)));
-        text.push_str(&format!("  see more: {diff}, {}\n", see(format!("turns {}", work.session))));
+        text.push_str(&format!("  see more: {diff}, {}\n", see(format!("turns {run}"))));
     }
     // A replay is named: others may ask the same.
     let run = Some(question.context.run_root().to_string()).filter(|run| run != "main");

@@ -10,23 +10,19 @@ use super::{Table, style};
 
 /// A line per run, below the one it was forked from.
 pub fn text(runs: &[RunView], now: Timestamp) -> String {
-    let mut table = Table::new(["run", "after", "standing", "agent", "turns", "tokens", "cost", "age", ""]);
+    let mut table = Table::new(["run", "from", "standing", "by", "turns", "tokens", "cost", "age", ""]);
     for column in [4, 5, 6] {
         table = table.right(column);
     }
     let mut rows: Vec<(usize, &RunView)> = Vec::new();
-    let roots = runs.iter().filter(|run| run.from.as_ref().is_none_or(|from| runs.iter().all(|run| run.run != *from)));
+    let roots =
+        runs.iter().filter(|run| run.forked.from.as_ref().is_none_or(|from| runs.iter().all(|run| run.run != *from)));
     roots.for_each(|root| below(runs, root, 0, &mut rows));
     for (depth, run) in rows {
         let branch = if depth > 0 { format!("{}└ ", "  ".repeat(depth - 1)) } else { String::new() };
-        let after = match (&run.from, &run.from_turn) {
-            (Some(_), Some(turn)) => turn.to_string(),
-            (Some(_), None) => "a node".to_owned(),
-            (None, _) => String::new(),
-        };
         table.row([
             format!("{branch}{}", run.run),
-            after,
+            run.forked.to_string(),
             style::standing(run.standing.word()),
             listed(if run.models.is_empty() { &run.agents } else { &run.models }, 2),
             run.turns.to_string(),
@@ -41,7 +37,7 @@ pub fn text(runs: &[RunView], now: Timestamp) -> String {
 
 fn below<'r>(runs: &'r [RunView], run: &'r RunView, depth: usize, rows: &mut Vec<(usize, &'r RunView)>) {
     rows.push((depth, run));
-    let own = runs.iter().filter(|other| other.from.as_ref() == Some(&run.run) && other.run != run.run);
+    let own = runs.iter().filter(|other| other.forked.from.as_ref() == Some(&run.run) && other.run != run.run);
     own.for_each(|other| below(runs, other, depth + 1, rows));
 }
 

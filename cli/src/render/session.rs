@@ -173,7 +173,7 @@ pub fn timeline(view: &View, whole: bool) -> String {
                 String::new(),
                 String::new(),
                 short(&checkpoint.commit, several),
-                next_words(&checkpoint),
+                marked_left(checkpoint.left, next_words(&checkpoint)),
             ]),
         }
     }
@@ -213,12 +213,15 @@ pub fn turns(moments: &[Moment], several: bool) -> String {
 
 /// What a turn did; with a word where it is not, or no longer, of the run.
 fn marked_what(turn: &TurnView) -> String {
-    let mark = match (turn.inherited, turn.left) {
-        (true, _) => "inherited: ",
-        (_, true) => "left: ",
-        _ => return what(turn),
-    };
-    style::paint(style::FAINT, &format!("{mark}{}", what(turn)))
+    if turn.inherited {
+        return style::paint(style::FAINT, &format!("inherited: {}", what(turn)));
+    }
+    marked_left(turn.left, what(turn))
+}
+
+/// What was done, with a word where the run has gone back behind it.
+fn marked_left(left: bool, what: String) -> String {
+    if left { style::paint(style::FAINT, &format!("left: {what}")) } else { what }
 }
 
 /// The row of an attempt that failed.
@@ -226,7 +229,7 @@ fn failed(failure: &NodeFailure) -> [String; 7] {
     let empty = String::new;
     let node = visited(&failure.node, failure.visit, failure.attempt);
     let why = headline(&failure.reason, WHY) + if failure.retried { "; retried" } else { "" };
-    ["failed".to_owned(), node, empty(), empty(), empty(), empty(), why]
+    ["failed".to_owned(), node, empty(), empty(), empty(), empty(), marked_left(failure.left, why)]
 }
 
 /// `code`, `code (visit 2)`, `code (visit 1, attempt 3)`

@@ -96,7 +96,10 @@ fn several_runs_are_told_apart() {
     let table: Vec<&str> = stdout.lines().collect();
     let head = ["run", "from", "by", "outcome", "turns", "tokens", "time", "+/-", "#"];
     assert!(table[0].split_whitespace().eq(head), "{stdout}");
-    assert!(table.iter().any(|line| line.starts_with(&run_of(&env, "r1")) && line.contains("main  right")), "{stdout}");
+    assert!(
+        table.iter().any(|line| line.starts_with(&run_of(&env, "r1")) && line.contains("start  right")),
+        "{stdout}"
+    );
     assert_eq!(table.last(), Some(&format!("next:    pleach land {}", env.session()).as_str()), "{stdout}");
 }
 
@@ -142,7 +145,11 @@ fn two_points_differ_by_their_code() {
     assert_eq!((&json["a"]["turns"], &json["b"]["turns"]), (&Value::from(1), &Value::from(2)), "{json}");
     assert_eq!((&json["a"]["tokens"]["input"], &json["repos"][0]["patch"]), (&Value::from(1000), &Value::Null));
     let nothing = env.pleach(&["diff", &main, &r1, "--", "./README.md"]).expect(0).stdout;
-    assert!(nothing.ends_with("have the same code\n"), "{nothing}");
+    assert!(nothing.ends_with(&format!("{main} and {r1} do not differ in `README.md`\n")), "{nothing}");
+    for points in [vec![&main, &r1], vec![&main]] {
+        let named: Vec<&str> = points.into_iter().map(String::as_str).collect();
+        env.pleach(&[&["diff"], &named[..], &["--", "none.md"]].concat()).expect(2).fails_with("no-such-file");
+    }
     // One point is compared with the session's start, whichever run it is in.
     let alone = env.pleach(&["diff", &r1]).expect(0).stdout;
     assert!(alone.contains("+exit 0\n") && !alone.contains("exit 3"), "{alone}");
@@ -202,6 +209,11 @@ fn a_day_counts_all_runs_of_a_session() {
     env.run(&work(), &["--model", "right"]).expect(0);
     let again = env.pleach(&["-y", "replay", &env.session(), "--checkpoint", "start", "--count", "2"]).expect(1);
     assert_eq!(again.stdout.matches("of 1500 tokens").count(), 4, "{again}");
+    // What it costs is said once, before they begin.
+    let cost = "in the original `implement` took 2 turns, 1.1k tokens from there on";
+    let said: Vec<&str> =
+        again.stderr.lines().filter(|line| line.starts_with("2 replays of ") || *line == cost).collect();
+    assert_eq!(said.len(), 2, "{again}");
 }
 
 #[test]

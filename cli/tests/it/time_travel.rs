@@ -86,6 +86,7 @@ fn replay_from_agent_turn() {
     let ran = env.replay(&["--turn", "1"]).expect(0);
     let said = ran.to_string();
     assert!(said.contains("replay r1") && said.contains("will run again: check (1 time before)"), "{said}");
+    assert!(said.contains("in the original `code`, `tests` took 5 turns, 50 tokens from there on\n"), "{said}");
     assert_eq!(env.turns_of("r1"), ["r1.2", "r1.3", "r1.4", "r1.5", "r1.6", "r1.7"]);
     let after = env.own_refs();
     let new: Vec<&String> = after.keys().filter(|name| !before.contains_key(*name)).collect();
@@ -237,6 +238,9 @@ fn a_point_that_cannot_be_gone_on_from_is_refused() {
     let run = format!("{}/r1", env.session());
     env.pleach(&["-y", "resume", &run, "--turn", "r1.3"]).expect(2).fails_with("session-over");
     env.pleach(&["-y", "resume", &format!("{}/r7", env.session())]).expect(2).fails_with("no-such-session");
+    let absent = env.replay(&["--turn", "r99.2"]).expect(2);
+    absent.fails_with("no-such-session").naming(format!("session {} has no run `r99`", env.session()));
+    env.pleach(&["cancel", &run]).expect(2).fails_with("session-over").naming(&run);
     let pipeline = env.write("other.dot", graph("other", "x [prompt=\"X\"] start -> x -> exit"));
     env.replay(&["--turn", "1", "--pipeline", pipeline.to_str().unwrap()]).expect(2).fails_with("pipeline-unfit");
     assert_eq!(env.own_refs().keys().filter(|name| name.ends_with("/r2")).count(), 0, "nothing was begun");
@@ -250,8 +254,23 @@ fn what_would_run_again_is_said_without_running() {
     assert_eq!(
         shown.stdout.replace(&env.session(), "SID"),
         "would replay session SID from main.2, at `code`\nwill run again: check (1 time before)\n\
-         in the original `code`, `tests` took 4 turns, 40 tokens after that\n"
+         in the original `code`, `tests` took 4 turns, 40 tokens from there on\n"
     );
+    // With a node to begin with it is what was done from there on.
+    let from = env.replay(&["--from", "check", "--dry-run"]).expect(0);
+    assert_eq!(
+        from.stdout.replace(&env.session(), "SID"),
+        "would replay session SID from the end, at `check`\nwill run again: check (1 time before)\n\
+         in the original `tests` took 2 turns, 20 tokens from there on\n"
+    );
+    let several = env.replay(&["--turn", "5", "--model", "m", "--model", "n", "--dry-run"]).expect(0);
+    assert_eq!(
+        several.stdout.replace(&env.session(), "SID"),
+        "would replay session SID 2 times from main.5, at `tests`\nrun 1 with model m\nrun 2 with model n\n\
+         no command will run again\nin the original `tests` took 2 turns, 20 tokens from there on\n"
+    );
+    let several = env.replay(&["--turn", "5", "--model", "m", "--count", "2", "--dry-run", "--json"]).expect(0).json();
+    assert_eq!((&several["runs"][1]["model"], &several["runs"][2]), (&json!("m"), &Value::Null));
     let shown = env.replay(&["--turn", "2", "--dry-run", "--json"]).expect(0).json();
     assert_eq!((&shown["from_turn"], &shown["node"], &shown["tokens"]), (&json!("main.2"), &json!("code"), &json!(40)));
     let later: Vec<Value> = shown["later"].as_array().unwrap().iter().map(|node| node["node"].clone()).collect();
@@ -298,12 +317,30 @@ fn a_replay_may_do_otherwise() {
 fn a_follow_up_begins_on_the_code_of_the_end() {
     let env = done();
     env.script(&SCRIPT.replace("content: \"test\\n\"", "content: \"better\\n\""));
-    env.replay(&["--from", "tests", "--prompt-append", "Make it better."]).expect(0);
+    env.write("repo/pipeline.dot", graph("p", "code [prompt=\"Other\"] start -> code -> exit"));
+    let ran = env.replay(&["--from", "tests", "--prompt-append", "Make it better."]).expect(0);
+    ran.warns("pipeline-changed").naming("--pipeline pipeline.dot");
+    let first = format!("replay r1 of session {} from the end, at `tests`", env.session());
+    assert!(ran.stderr.lines().any(|line| line == first), "{ran}");
     assert_eq!(env.on("--r1", "b.txt"), "better");
     assert_eq!(env.on("--r1", "log.txt"), "two", "on the code of the end");
     assert_eq!(env.turns_of("r1"), ["r1.8", "r1.9"]);
     let story = Story::in_context(&env, &env.repo_path(), &env.session(), "r1");
     assert_eq!(story.last("NodeStarted")["node_id"], "exit");
+    // What it has inherited runs again as well.
+    let run = format!("{}/r1", env.session());
+    let again = env.pleach(&["replay", &run, "--from", "code", "--dry-run", "--json"]).expect(0).json();
+    let spent: Vec<Value> = again["later"].as_array().unwrap().iter().map(|node| node["turns"].clone()).collect();
+    assert_eq!((spent, &again["tokens"]), (vec![json!(4), json!(0), json!(4), json!(0)], &json!(80)));
+    env.replay(&["--checkpoint", "start"]).expect(0);
+    env.replay(&["--checkpoint", "check"]).expect(0);
+    let shown = env.pleach(&["status", &env.session()]).expect(0).stdout;
+    for (root, from) in [("r1", "at tests"), ("r2", "start"), ("r3", "check")] {
+        let row = shown.lines().find(|line| line.starts_with(&format!("└ {}/{root} ", env.session())));
+        assert!(row.is_some_and(|row| row.contains(&format!("/{root}  {from}  "))), "{shown}");
+    }
+    let runs = env.pleach(&["status", "--json", &env.session()]).expect(0).json()["runs"].clone();
+    assert_eq!((&runs[1]["begins"], &runs[3]["from_node"]), (&json!("tests"), &json!("check")));
 }
 
 #[test]

@@ -17,7 +17,9 @@ fn asked_in_its_worktree() -> TestEnv {
     let (pleach, asked) = (env!("CARGO_BIN_EXE_pleach"), env.root().join("asked.json"));
     let asked = asked.display();
     let script = format!(
-        "scripts:\n  - name: one\n    steps:\n\
+        "scripts:\n  - name: more\n    when: {{node: more}}\n    steps:\n\
+         \x20     - {{tools: [{{write_file: {{file_path: three.txt, content: \"three\n\"}}}}]}}\n\
+         \x20     - text: Done.\n  - name: one\n    steps:\n\
          \x20     - {{text: The first word matters., tools: [{{write_file: {{file_path: sub/one.txt, content: \"one\\n\"}}}}]}}\n\
          \x20     - {{tools: [{{shell: {{command: \"echo two > two.txt; git add two.txt; git -c user.name=Ada -c \
          user.email=ada@example.org commit --quiet -m Own\"}}}}]}}\n\
@@ -26,7 +28,14 @@ fn asked_in_its_worktree() -> TestEnv {
     );
     env.script(&script);
     env.unbound();
-    env.run(&graph("one", "code [prompt=\"Write the word.\"] start -> code -> exit"), &[]).expect(0);
+    env.run(
+        &graph(
+            "one",
+            "code [prompt=\"Write the word.\"] more [prompt=\"Write another.\"] start -> code -> more -> exit",
+        ),
+        &[],
+    )
+    .expect(0);
     env
 }
 
@@ -56,8 +65,11 @@ fn a_line_leads_to_its_turn_from_everywhere() {
     let two = env.pleach(&["why", "--json", "two.txt:1"]).expect(0).json();
     assert_eq!(line(&two)["turn"], format!("{session}/main.2"));
     assert_eq!(two["turns"][format!("{session}/main.2")]["reason"], "The first word matters.");
+    // What a node was asked comes without the story before it.
+    let three = env.pleach(&["why", "--json", "three.txt:1"]).expect(0).json();
+    assert_eq!(three["turns"][format!("{session}/main.5")]["prompt"], "Write another.");
     // A revision, a bare clone, and what is not committed.
-    let gone = env.pleach(&["why", "--at", "HEAD~1", "two.txt"]);
+    let gone = env.pleach(&["why", "--at", "HEAD~2", "two.txt"]);
     gone.expect(2).fails_with("no-such-file");
     env.git(&["clone", "--quiet", "--bare", ".", "../bare.git"]);
     let bare = env.pleach(&["-C", "../bare.git", "why", "--json", "sub/one.txt"]).expect(0).json();

@@ -67,7 +67,7 @@ impl RequestText {
         let branches = others.iter().map(|other| format!("`{}` of {} ({})", other.branch, other.repo, other.remote));
         section(&mut body, "The same work in other repositories", branches);
         let turns = pleach_core::text::counted(summary.turns, "turn");
-        let _ = writeln!(body, "Session `{}`: {turns}, {}.", summary.session, spent(&summary.spent));
+        let _ = writeln!(body, "Session `{}`: {turns}, {}.", summary.run, spent(&summary.spent));
         let title = name.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
         Self { title: shorten(&redactor.text(&title), TITLE), body: shorten(&redactor.text(&body), BODY) }
     }

@@ -62,7 +62,13 @@ fn exports_hold_no_secret() {
     let sid = env.session();
     env.write("out.md", "old");
     env.pleach(&["export", &sid, "../out.md", "--format", "md"]).expect(0);
+    for operands in [&[&sid, "--format", "md"][..], &["--format", "md", &sid], &["--format", "md"]] {
+        assert!(env.read("out.md").starts_with("# edit"));
+        env.write("out.md", "old");
+        env.pleach(&[&["export"], operands, &["../out.md"]].concat()).expect(0);
+    }
     assert!(env.read("out.md").starts_with("# edit"));
+    env.pleach(&["export", "--format", "md"]).expect(2).fails_with("command-line");
     env.pleach(&["export", "../nowhere/out.md", "--format", "md"]).expect(2).fails_with("output-misplaced");
     env.pleach(&["export", "-", "--format", "md", "--json"]).expect(2).fails_with("option-conflict");
 }

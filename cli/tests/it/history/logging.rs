@@ -48,7 +48,7 @@ fn the_log_tells_runs_newest_first() {
     let (second, first) = (all[0]["run"].as_str().expect("a run"), all[4]["run"].as_str().expect("a run"));
     assert_ne!(first, second);
     assert_eq!(kinds(&logged(&env, &[first])), ["end done", "start"]);
-    assert_eq!(kinds(&logged(&env, &["--failed"])), ["end failed"; 2]);
+    assert_eq!(kinds(&logged(&env, &["--failed"])), ["end failed", "attempt fail", "turn exit 3"].repeat(2));
     assert_eq!(kinds(&logged(&env, &["-n", "2"])), ["end failed", "resume"]);
     let turns = logged(&env, &["--turns", &second[..5]]);
     assert_eq!(kinds(&turns)[..2], ["end failed", "attempt fail"]);
@@ -168,7 +168,8 @@ fn the_log_tells_the_steps_of_tasks() {
     assert_eq!(outcomes, ["pass", "pass", "pass", "pass", "fail", "pass"]);
     assert!(steps.iter().all(|step| step["task"] == "T001" && step["run"] == env.session().as_str()), "{steps:#?}");
     assert_eq!(kinds(&all).iter().filter(|kind| kind.starts_with("landing")).count(), 1, "{all:#?}");
-    assert_eq!(kinds(&logged(env, &["--task", "T001", "--failed"])), ["end failed", "step fail"]);
+    let failed = kinds(&logged(env, &["--task", "T001", "--failed"]));
+    assert_eq!(failed, ["end failed", "step fail", "attempt fail", "turn exit 1"]);
     assert_eq!(logged(env, &[&env.session()]).len(), all.len());
     // A clone has the branch and not the records.
     env.git(&["clone", "--quiet", ".", "../clone"]);

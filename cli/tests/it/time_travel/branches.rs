@@ -37,7 +37,12 @@ pub fn failed() -> TestEnv {
 #[test]
 fn branches_stand_where_they_stood() {
     let env = failed();
-    env.replay(&["--turn", "a.1"]).expect(0);
+    let ran = env.replay(&["--turn", "a.1"]).expect(0);
+    assert!(ran.stderr.lines().any(|line| line.ends_with(" from a.1, at `a`")), "{ran}");
+    let shown = env.replay(&["--checkpoint", "a", "--dry-run"]).expect(0).stdout;
+    assert!(shown.contains(" from after `a`, at "), "{shown}");
+    let whole = env.replay(&["--from", "fork", "--dry-run"]).expect(0).stdout;
+    assert!(whole.contains("in the original `a`, `b` took 5 turns, "), "{whole}");
     let files = env.git(&["ls-tree", "--name-only", &format!("{}--r1", env.branch())]);
     assert_eq!(files, "README.md\na1.txt\na2.txt\nb1.txt\nzero.txt");
     assert_eq!(env.turns_of("r1-a"), ["r1-a.2", "r1-a.3"], "its turns are numbered on");
@@ -46,6 +51,9 @@ fn branches_stand_where_they_stood() {
     assert!(ended.contains(&json!("r1-a")) && ended.len() == 2, "{ended:?}");
     env.replay(&["--checkpoint", "before"]).expect(0);
     assert_eq!(env.turns_of("r2-a"), ["r2-a.1", "r2-a.2", "r2-a.3"], "a fan-out of its own");
+    let status = env.pleach(&["status", "--json", &format!("{}/r2", env.session())]).expect(0).json();
+    assert_eq!(status["turns"].as_array().map(Vec::len), Some(7), "one of them inherited");
+    assert_eq!(status["runs"][2]["turns"], 6, "those of its branches, too");
     env.assert_no_process_left();
 }
 
@@ -58,7 +66,14 @@ fn contexts_are_never_named_twice() {
     let has = |context: &str| refs.contains_key(&format!("refs/pleach/sessions/{session}/{context}"));
     assert!(["a", "b", "a-2", "b-2"].into_iter().all(has), "{refs:?}");
     assert_eq!(env.files(), ["README.md", "a1.txt", "a2.txt", "b1.txt", "zero.txt"]);
+    // What a turn is marked with, its failure and its checkpoint are.
+    let shown = env.pleach(&["-v", "status", &session]).expect(0).stdout;
+    for (what, marked) in [("failed ", 1), ("checkpoint ", 5)] {
+        let rows = shown.lines().filter(|line| line.starts_with(what) && line.contains("  left: "));
+        assert_eq!(rows.count(), marked, "{shown}");
+    }
     let status = env.pleach(&["turns", "--json", &session]).expect(0).json();
+    assert_eq!(status["failures"][0]["left"], true);
     let left = status["turns"].as_array().unwrap().iter().filter(|turn| turn["left"] == true);
     let mut left: Vec<&str> = left.map(|turn| turn["turn"].as_str().unwrap()).collect();
     left.sort_unstable();

@@ -31,11 +31,14 @@ fn a_replay_of_a_running_session() {
 fn removing_a_session_names_its_replays() {
     let env = done();
     env.replay(&["--turn", "1"]).expect(0);
-    env.replay(&["--turn", "6"]).expect(0);
+    env.replay(&["--turn", "3"]).expect(0);
     let session = env.session();
     let refused = env.pleach(&["rm", &session]).expect(1);
-    refused.fails_with("removal-refused");
+    refused.fails_with("removal-refused").naming(format!("`pleach rm --force {session}` removes all of them"));
     let run = format!("{session}/r1");
+    for left in ["/r2 was not removed", "/r1 was not removed", " was not removed"] {
+        assert!(refused.stderr.lines().any(|line| line.contains(&format!("session {session}{left}"))), "{refused}");
+    }
     env.pleach(&["rm", "--force", &run]).expect(0);
     let left: Vec<String> = env.own_refs().into_keys().filter(|name| !name.contains("/keep/")).collect();
     assert!(left.iter().all(|name| !name.contains("r1")), "{left:?}");

@@ -38,7 +38,7 @@ impl State {
         self.join = data.join.clone();
         self.conflicts.clear();
         self.is_branch = true;
-        self.turns = 0;
+        (self.turns, self.turns_before) = (0, 0);
         self.task = None;
         self.edges_taken.clear();
         self.gate_retries.clear();

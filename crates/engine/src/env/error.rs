@@ -59,10 +59,10 @@ pub enum Error {
         what: String,
     },
     /// The session has ended.
-    #[error("session {session} has ended: {phase}")]
+    #[error("session {run} has ended: {phase}")]
     Over {
-        /// The session.
-        session: SessionId,
+        /// The run.
+        run: RunId,
         /// How it ended.
         phase: &'static str,
     },
@@ -106,36 +106,36 @@ pub enum Error {
         repo: RepoName,
     },
     /// A restart was requested at a node the session has not reached.
-    #[error("session {session} has not reached node `{node}`; it can restart at {visited}")]
+    #[error("session {run} has not reached node `{node}`; it can restart at {visited}")]
     NotVisited {
-        /// The session.
-        session: SessionId,
+        /// The run.
+        run: RunId,
         /// The node.
         node: NodeId,
         /// The visited nodes, for the message.
         visited: String,
     },
     /// The session's record is not the one that was approved.
-    #[error("the record of session {session} was changed by another process")]
+    #[error("the record of session {run} was changed by another process")]
     Replaced {
-        /// The session.
-        session: SessionId,
+        /// The run.
+        run: RunId,
     },
     /// Another machine has continued the session: its remote has records that are not from here.
     #[error(
-        "{remote} has records of session {session} that are not from here: another machine has continued it; this run has stopped"
+        "{remote} has records of session {run} that are not from here: another machine has continued it; this run has stopped"
     )]
     ContinuedElsewhere {
-        /// The session.
-        session: SessionId,
+        /// The run.
+        run: RunId,
         /// The remote, without a password.
         remote: String,
     },
     /// The setup command failed.
-    #[error("the setup command `{command}` of session {session} failed ({exit}):\n{output}")]
+    #[error("the setup command `{command}` of session {run} failed ({exit}):\n{output}")]
     Setup {
-        /// The session, which can be resumed.
-        session: SessionId,
+        /// The run, which can be resumed.
+        run: RunId,
         /// The command.
         command: String,
         /// How the command ended.
@@ -144,16 +144,16 @@ pub enum Error {
         output: String,
     },
     /// The session was interrupted before it began to work.
-    #[error("session {session} was interrupted while its worktree was set up")]
+    #[error("session {run} was interrupted while its worktree was set up")]
     Interrupted {
-        /// The session, which can be resumed.
-        session: SessionId,
+        /// The run, which can be resumed.
+        run: RunId,
     },
     /// The session was cancelled before it began to work. The canceller records that.
-    #[error("session {session} was cancelled while its worktree was set up")]
+    #[error("session {run} was cancelled while its worktree was set up")]
     Cancelled {
-        /// The session.
-        session: SessionId,
+        /// The run.
+        run: RunId,
     },
     /// A gate was answered with something that is not among its choices.
     #[error("`{answer}` is not a choice at gate `{node}` (choices: {choices})")]

@@ -131,7 +131,7 @@ impl JointSlot {
                 exit => {
                     let said = [&output.stdout, &output.stderr].map(|stream| stream.to_text()).concat();
                     return Err(Error::Setup {
-                        session: self.session.clone(),
+                        run: self.session.clone().into(),
                         command: command.clone(),
                         exit: exit.to_string(),
                         output: self.engine.redactor.text(&said).into_owned(),

@@ -54,6 +54,7 @@ pub use executor::{
 pub(crate) use joint_slot::{JointCommand, JointFiles, JointRepo, JointSlot};
 pub use pause_request::pause_session;
 pub use point::{DoneLater, RunPoint};
+pub use preamble::asked_of;
 pub use push_missing::spawn_push;
 pub use replay::{ReplayOptions, start_replay};
 pub use resume::{ResumeAt, resume_session};

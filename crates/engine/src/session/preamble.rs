@@ -105,6 +105,24 @@ fn does_something(node: &Node) -> bool {
     !matches!(node.handler, HandlerKind::Start | HandlerKind::Exit | HandlerKind::Conditional | HandlerKind::Wait)
 }
 
+/// A prompt with the story before it.
+pub fn told_before(story: &str, asked: String) -> String {
+    if story.is_empty() { asked } else { format!("{story}\n{asked}") }
+}
+
+/// What the agent of a node was asked, without the story before it.
+pub fn asked_of<'t>(node: &Node, prompt: &'t str) -> &'t str {
+    let own = node.prompt.trim();
+    let has_own_lines = |at: &usize| {
+        let (before, after) = (prompt[..*at].trim_end_matches([' ', '\t']), &prompt[at + own.len()..]);
+        let is_blank = after.lines().next().is_none_or(|rest| rest.trim().is_empty());
+        (before.is_empty() || before.ends_with('\n')) && is_blank
+    };
+    // The story may have the same words.
+    let found = prompt.rmatch_indices(own).map(|(at, _)| at).find(has_own_lines);
+    found.filter(|_| !own.is_empty()).map_or(prompt, |at| &prompt[at..])
+}
+
 /// How much of the run the text covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling<'a> {
@@ -296,6 +314,23 @@ mod tests {
             assert!(text.ends_with("\nline 2000\nThe whole output is in /run/test\n"), "{text}");
             assert!(text.chars().count() > 4_000 && text.chars().count() < 4_500, "{}", text.chars().count());
             assert_eq!(files, ["test"]);
+        }
+    }
+
+    #[test]
+    fn what_was_asked_follows_the_story() {
+        let dot = "digraph g { start [shape=Mdiamond] a [prompt=\"Do it\"] exit [shape=Msquare] start -> a -> exit }";
+        let (pipeline, _) = pleach_core::plan::load(dot, &Default::default(), &[]);
+        let pipeline = pipeline.unwrap();
+        let node = pipeline.node(&NodeId::new("a").unwrap()).unwrap();
+        let told = told_before("Goal: Do it\nDo it\nDo it again", "Do it".to_owned());
+        for (prompt, asked) in [
+            ("Do it", "Do it"),
+            (told.as_str(), "Do it"),
+            ("So far:\n\nDo it\n\nDo it well", "Do it\n\nDo it well"),
+            ("Something else\nDo it now", "Something else\nDo it now"),
+        ] {
+            assert_eq!(asked_of(node, prompt), asked);
         }
     }
 

@@ -15,7 +15,7 @@ use git::record::{Batch, CutTarget, History, Recorder};
 use git::workspace::FIRST_SLOT;
 use pleach_core::clock;
 use pleach_core::event::{Resumed, RewindVia};
-use pleach_core::ids::{CommitId, ContextId, NodeId, RunId, SessionId, TurnId};
+use pleach_core::ids::{CommitId, ContextId, NodeId, RunId, TurnId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::{Phase, State};
 use pleach_core::text::listed;
@@ -46,7 +46,7 @@ pub enum ResumeAt {
 /// Reads a session to resume. The caller holds its locks.
 pub(super) fn find(repo: &Repo, run: &RunId) -> Result<RecordedSession, Error> {
     let found = read(repo, run)?;
-    match over(&found, &run.session) {
+    match over(&found, run) {
         Some(over) => Err(over),
         None => Ok(found),
     }
@@ -54,26 +54,26 @@ pub(super) fn find(repo: &Repo, run: &RunId) -> Result<RecordedSession, Error> {
 
 /// Why a session cannot be resumed. A failed session can be, at the node it failed at; a failed task continues with its
 /// next attempt instead.
-fn over_for_good(found: &RecordedSession, id: &SessionId) -> Option<Error> {
+fn over_for_good(found: &RecordedSession, id: &RunId) -> Option<Error> {
     let failed = matches!(found.state.phase, Phase::Failed { .. }) && found.state.task.is_none();
     over(found, id).filter(|_| !failed)
 }
 
 /// The node to restart at, if the session does not resume where it stands.
-fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<Option<NodeId>, Error> {
+fn starts_at(state: &State, id: &RunId, wanted: Option<&NodeId>) -> Result<Option<NodeId>, Error> {
     let Some(node) = wanted.or(state.failed_node()) else { return Ok(None) };
     if state.can_start_at(node) {
         return Ok(Some(node.clone()));
     }
     let visited = state.nodes.keys().map(|node| format!("`{node}`")).collect::<Vec<_>>();
-    Err(Error::NotVisited { session: id.clone(), node: node.clone(), visited: listed(&visited, usize::MAX) })
+    Err(Error::NotVisited { run: id.clone(), node: node.clone(), visited: listed(&visited, usize::MAX) })
 }
 
 /// Why a session counts as ended.
-fn over(found: &RecordedSession, id: &SessionId) -> Option<Error> {
+fn over(found: &RecordedSession, id: &RunId) -> Option<Error> {
     let phase = &found.state.phase;
     let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
-    (!goes_on).then(|| Error::Over { session: id.clone(), phase: phase.word() })
+    (!goes_on).then(|| Error::Over { run: id.clone(), phase: phase.word() })
 }
 
 /// Reads a session to write to. The caller holds its locks.
@@ -100,19 +100,19 @@ pub async fn resume_session(
     let mut session = tokio::task::block_in_place(|| {
         let repo = repos.record();
         let (locks, found) = Locks::take(repo, id)?.with(|| read(repo, id))?;
-        let over = over_for_good(&found, &id.session);
+        let over = over_for_good(&found, id);
         if over.is_none() && found.history.tip != seen {
-            return Err(Error::Replaced { session: id.session.clone() });
+            return Err(Error::Replaced { run: id.clone() });
         }
         let mut found = found;
         if over.is_none() {
             match at {
-                ResumeAt::Newest => starts = starts_at(&found.state, &id.session, None)?,
-                ResumeAt::Node(node) => starts = starts_at(&found.state, &id.session, Some(node))?,
+                ResumeAt::Newest => starts = starts_at(&found.state, id, None)?,
+                ResumeAt::Node(node) => starts = starts_at(&found.state, id, Some(node))?,
                 ResumeAt::Turn { turn, via } => {
                     let point = RunPoint::find(&repos, id, &CutTarget::Turn(turn.clone()), None)?;
                     if point.is_newest {
-                        starts = starts_at(&found.state, &id.session, None)?;
+                        starts = starts_at(&found.state, id, None)?;
                     } else {
                         going_back::record_return(&engine, &repos, &point, *via, &found.history, &found.state)?;
                         found = read(repo, id)?;

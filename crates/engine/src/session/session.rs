@@ -298,9 +298,7 @@ impl Session {
     /// Fails if another machine has continued it.
     pub(super) fn check_own(&self) -> Result<(), Error> {
         match self.plan.push.elsewhere() {
-            Some(remote) => {
-                Err(Error::ContinuedElsewhere { session: self.plan.run.session.clone(), remote: remote.to_owned() })
-            }
+            Some(remote) => Err(Error::ContinuedElsewhere { run: self.plan.run.clone(), remote: remote.to_owned() }),
             None => Ok(()),
         }
     }

@@ -23,6 +23,9 @@ pub struct NodeFailure {
     pub reason: String,
     /// The node was retried.
     pub retried: bool,
+    /// The run has gone back behind it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
 }
 
 impl NodeFailure {
@@ -44,6 +47,7 @@ impl NodeFailure {
             outcome: data.outcome.status.clone(),
             reason: reason.unwrap_or_else(|| "no reason given".to_owned()),
             retried: data.route == Route::Retry,
+            left: false,
         })
     }
 

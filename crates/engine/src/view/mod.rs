@@ -27,6 +27,6 @@ pub use find::{NoSession, can_be_of_turn, find_turn, first_run, resolve_run, res
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::{folded, recorded_state, start_node};
 pub use repo_work::RepoWork;
-pub use runs::{RunView, runs};
+pub use runs::{ForkPoint, RunView, runs};
 pub use turn::{Deed, Milestone, Moment, TurnView};
 pub use view::{SessionStatus, Sessions, Summary, View, has_landed};

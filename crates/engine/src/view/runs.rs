@@ -1,5 +1,7 @@
 //! The runs of a session: its first one, and its replays.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -7,18 +9,30 @@ use super::{SessionStatus, Summary};
 use crate::env::Error;
 use git::Repo;
 use git::record::{self, History};
-use pleach_core::event::{ReplayChanges, Usage};
-use pleach_core::ids::{BranchName, CommitId, RunId, SessionId, TurnId};
+use pleach_core::event::{ContextForked, Event, Recorded, ReplayChanges, Usage};
+use pleach_core::ids::{BranchName, CommitId, NodeId, RunId, SessionId, TurnId};
+
+/// Where a run was forked from another one. Nothing is known of the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ForkPoint {
+    /// The run it was forked from.
+    pub from: Option<RunId>,
+    /// The turn it goes on after, unless it is another point.
+    pub from_turn: Option<TurnId>,
+    /// The node it goes on after, if that was asked for; at the start there is none.
+    pub from_node: Option<NodeId>,
+    /// The node it begins with on the code of the end, if that was asked for.
+    pub begins: Option<NodeId>,
+}
 
 /// A run of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunView {
     /// The run.
     pub run: RunId,
-    /// The run it was forked from; none of the first.
-    pub from: Option<RunId>,
-    /// The turn it goes on after, unless it is another point.
-    pub from_turn: Option<TurnId>,
+    /// Where it was forked.
+    #[serde(flatten)]
+    pub forked: ForkPoint,
     /// Where it stands.
     pub standing: SessionStatus,
     /// The kinds of agents that took its own turns.
@@ -69,8 +83,7 @@ impl RunView {
         let fork = fork.as_ref();
         let replayed = fork.and_then(|fork| fork.replayed.as_deref());
         Ok(Self {
-            from: fork.map(|fork| RunId::of_context(&run.session, &fork.from)),
-            from_turn: replayed.and_then(|replayed| replayed.turn.clone()),
+            forked: fork.map(|fork| ForkPoint::of(repo, &run.session, fork)).unwrap_or_default(),
             standing: summary.standing(),
             agents: summary.agents.clone(),
             models: summary.models.clone(),
@@ -84,5 +97,37 @@ impl RunView {
             updated_at: summary.updated_at,
             run: run.clone(),
         })
+    }
+}
+
+impl ForkPoint {
+    fn of(repo: &Repo, session: &SessionId, fork: &ContextForked) -> Self {
+        let from = Some(RunId::of_context(session, &fork.from));
+        let Some(replayed) = fork.replayed.as_deref() else { return Self { from, ..Self::default() } };
+        let (from_turn, begins) = (replayed.turn.clone(), replayed.begins.clone());
+        let mut newest: Option<(Timestamp, NodeId)> = None;
+        // What stands right after a checkpoint may be one of its branches; the others stand where they stood then.
+        for point in replayed.cut.values().filter(|_| from_turn.is_none() && begins.is_none()) {
+            // A branch of a run that was removed may be gone.
+            if let Ok(Some(Recorded { at, event: Event::Checkpoint(data) })) = History::event_at(repo, session, *point)
+                && newest.as_ref().is_none_or(|(before, _)| *before <= at)
+            {
+                newest = Some((at, data.current_node));
+            }
+        }
+        Self { from, from_turn, from_node: newest.map(|(_, node)| node), begins }
+    }
+}
+
+impl fmt::Display for ForkPoint {
+    /// As tables have it: `main.17`, `start`, `check` for after that node, `at write`. Nothing of the first run.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { from_turn: Some(turn), .. } => write!(f, "{turn}"),
+            Self { begins: Some(node), .. } => write!(f, "at {node}"),
+            Self { from_node: Some(node), .. } => write!(f, "{node}"),
+            Self { from: Some(_), .. } => f.write_str("start"),
+            Self { from: None, .. } => Ok(()),
+        }
     }
 }

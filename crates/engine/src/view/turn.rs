@@ -175,6 +175,9 @@ pub struct Milestone {
     pub commit: Snapshot,
     /// The record that holds the checkpoint.
     pub record: CommitId,
+    /// The run has gone back behind it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
 }
 
 /// A turn, a failed attempt, or a checkpoint.

@@ -11,7 +11,7 @@ use crate::env::{Error, Question, lock_name};
 use agents::llm::Message;
 use git::Repo;
 use git::record::entries::last_of_task;
-use git::record::{self, History, Record, check_chain, left_turns};
+use git::record::{self, History, Record, check_chain, left_events};
 use git::workspace::{Lock, branch_ref};
 use pleach_core::budget::Amount;
 use pleach_core::event::{
@@ -264,8 +264,8 @@ pub struct View {
     pub history: History,
     /// The records of its branches, each with what lies before it.
     branches: Vec<History>,
-    /// The turns it has gone back behind.
-    left: BTreeSet<TurnId>,
+    /// The events it has gone back behind, by their record and their place in it.
+    left: BTreeSet<(CommitId, usize)>,
 }
 
 impl View {
@@ -277,7 +277,7 @@ impl View {
         let branches = contexts.map(|context| History::all_in(repo, &run.session, &context));
         let mut chains = branches.collect::<Result<Vec<_>, _>>()?;
         chains.push(history);
-        let left = left_turns(&chains, &run.root);
+        let left = left_events(&chains, &run.root);
         let history = chains.pop().expect("the root was put there");
         Ok(Self { summary, history, branches: chains, left })
     }
@@ -332,13 +332,14 @@ impl View {
     pub fn timeline(&self) -> Vec<Moment> {
         let mut commits: BTreeMap<&ContextId, Snapshot> = BTreeMap::new();
         let mut moments = Vec::new();
-        for (record, recorded) in self.all_events() {
+        for (record, at, recorded) in self.placed_events() {
+            let left = self.left.contains(&(record.commit, at));
             let commit = commits.entry(&record.context).or_insert_with(|| self.summary.state.base.clone());
-            if let Some(turn) = self.turn_of(record, recorded) {
+            if let Some(turn) = self.turn_of(record, at, recorded) {
                 commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
                 moments.push(Moment::Turn(Box::new(turn)));
             }
-            moments.extend(NodeFailure::read(recorded).map(Moment::Failure));
+            moments.extend(self.failure_of(record, at, recorded).map(Moment::Failure));
             match &recorded.event {
                 Event::NodeStarted(data) => commit.clone_from(&data.base),
                 Event::WorktreeMerged(data) => drop(commit.insert(data.repo.clone(), data.git_sha)),
@@ -350,6 +351,7 @@ impl View {
                     next_node: data.next_node.clone(),
                     commit: commit.clone(),
                     record: record.commit,
+                    left,
                 })),
                 _ => {}
             }
@@ -360,10 +362,10 @@ impl View {
     /// The turns of agents and tools in all contexts, in order. The last turn of a failed attempt carries the reason.
     pub fn turns(&self) -> Vec<TurnView> {
         let mut turns: Vec<TurnView> = Vec::new();
-        for (record, recorded) in self.all_events() {
-            turns.extend(self.turn_of(record, recorded));
+        for (record, at, recorded) in self.placed_events() {
+            turns.extend(self.turn_of(record, at, recorded));
             let last = turns.iter_mut().rfind(|turn| turn.turn.context == record.context);
-            if let (Some(failure), Some(last)) = (NodeFailure::read(recorded), last)
+            if let (Some(failure), Some(last)) = (self.failure_of(record, at, recorded), last)
                 && (&last.node, last.visit, last.attempt) == (&failure.node, failure.visit, failure.attempt)
             {
                 last.failure = Some(failure);
@@ -374,7 +376,8 @@ impl View {
 
     /// The failed attempts in all contexts, in order, including those without turns.
     pub fn failures(&self) -> Vec<NodeFailure> {
-        self.all_events().into_iter().filter_map(|(_, recorded)| NodeFailure::read(recorded)).collect()
+        let placed = self.placed_events().into_iter();
+        placed.filter_map(|(record, at, recorded)| self.failure_of(record, at, recorded)).collect()
     }
 
     /// The checkpoints, in order.
@@ -450,22 +453,33 @@ impl View {
         answered.collect()
     }
 
-    fn turn_of(&self, record: &Record, recorded: &Recorded) -> Option<TurnView> {
+    fn turn_of(&self, record: &Record, at: usize, recorded: &Recorded) -> Option<TurnView> {
         let inherited = !self.summary.run.has(&record.context);
-        let left = |turn: &TurnView| self.left.contains(&turn.turn);
-        TurnView::read(recorded).map(|turn| TurnView { inherited, left: left(&turn), ..turn })
+        let left = self.left.contains(&(record.commit, at));
+        TurnView::read(recorded).map(|turn| TurnView { inherited, left, ..turn })
+    }
+
+    fn failure_of(&self, record: &Record, at: usize, recorded: &Recorded) -> Option<NodeFailure> {
+        let left = self.left.contains(&(record.commit, at));
+        NodeFailure::read(recorded).map(|failure| NodeFailure { left, ..failure })
     }
 
     /// The events of all contexts with the records that hold them, in order of time, those a replay has inherited first.
     pub fn all_events(&self) -> Vec<(&Record, &Recorded)> {
+        self.placed_events().into_iter().map(|(record, _, recorded)| (record, recorded)).collect()
+    }
+
+    /// The same with the place of each event in its record.
+    fn placed_events(&self) -> Vec<(&Record, usize, &Recorded)> {
         let histories = std::iter::once(&self.history).chain(&self.branches);
         let own = histories.flat_map(|history| {
             let is_own = |record: &&Record| record.context.within_run() == history.context.within_run();
             history.records.iter().filter(is_own)
         });
-        let mut all: Vec<(&Record, &Recorded)> =
-            own.flat_map(|record| record.events.iter().map(move |event| (record, event))).collect();
-        all.sort_by_key(|(_, recorded)| recorded.at);
+        let placed =
+            own.flat_map(|record| record.events.iter().enumerate().map(move |(at, event)| (record, at, event)));
+        let mut all: Vec<(&Record, usize, &Recorded)> = placed.collect();
+        all.sort_by_key(|(_, _, recorded)| recorded.at);
         all
     }
 

@@ -83,25 +83,21 @@ pub fn cut_at(chains: &[History], root: &ContextId, target: &CutTarget) -> Resul
     Ok(cut)
 }
 
-/// The turns of a run that it has gone back behind. They stay recorded and count as spent.
-pub fn left_turns(chains: &[History], root: &ContextId) -> BTreeSet<TurnId> {
+/// The events of a run that it has gone back behind, by their record and their place in it. They stay recorded, and turns
+/// among them count as spent.
+pub fn left_events(chains: &[History], root: &ContextId) -> BTreeSet<(CommitId, usize)> {
     let chains: BTreeMap<&ContextId, ContextChain<'_>> =
         chains.iter().map(|history| (&history.context, ContextChain::new(history))).collect();
     let mut cut: HistoryCut = chains.iter().filter_map(|(id, chain)| Some(((*id).clone(), chain.end()?))).collect();
     while repair(&chains, root, root, &mut cut) {}
-    let turn = |event: &Event| match event {
-        Event::AgentTurn(data) => Some(data.turn.clone()),
-        Event::ToolExecution(data) => Some(data.turn.clone()),
-        _ => None,
+    let effective = |(id, point): (&ContextId, &CutPoint)| {
+        let (chain, point) = (&chains[id], *point);
+        chain.effective(point).map(|(place, at, _)| (chain.records[place].commit, at)).collect::<Vec<_>>()
     };
-    let own = |chain: &ContextChain<'_>| -> BTreeSet<TurnId> {
-        chain.own.iter().flat_map(|record| &record.events).filter_map(|event| turn(&event.event)).collect()
-    };
-    let counts: BTreeSet<TurnId> = cut
-        .iter()
-        .flat_map(|(id, point)| chains[id].effective(*point).filter_map(|(_, _, event)| turn(&event.event)))
-        .collect();
-    chains.values().flat_map(own).filter(|turn| !counts.contains(turn)).collect()
+    let counts: BTreeSet<(CommitId, usize)> = cut.iter().flat_map(effective).collect();
+    let own = chains.values().flat_map(|chain| &chain.own);
+    let own = own.flat_map(|record| (0..record.events.len()).map(|at| (record.commit, at)));
+    own.filter(|event| !counts.contains(event)).collect()
 }
 
 /// The point, and the context it is in.

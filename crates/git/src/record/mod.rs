@@ -17,7 +17,7 @@ mod walk;
 mod writer;
 
 pub use chain::{check_chain, work_commits};
-pub use cut::{CutTarget, NoCut, cut_at, left_turns};
+pub use cut::{CutTarget, NoCut, cut_at, left_events};
 pub use entries::{EntryError, StoredEntry, entry_history, entry_log, read_entry};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};

@@ -130,6 +130,14 @@ impl History {
         }
     }
 
+    /// The newest event that counts at a point.
+    pub fn event_at(repo: &Repo, session: &SessionId, point: CutPoint) -> Result<Option<Recorded>, Error> {
+        let read = || read_record(repo, session, point.record, repo.commit(point.record)?.tree);
+        let mut found = read().map_err(|error| error.of(session))?;
+        found.events.truncate(point.events);
+        Ok(found.events.pop())
+    }
+
     /// A chain of values, for tests.
     #[cfg(test)]
     pub(super) fn of_values(context: ContextId, records: Vec<Record>) -> Self {

@@ -89,8 +89,7 @@ mod tests {
         let exit = |passed| if passed { "exit 0" } else { "exit 1" };
         ComparedRun {
             run: name.parse().unwrap(),
-            from: None,
-            from_turn: None,
+            forked: Default::default(),
             agent: None,
             agents: Vec::new(),
             models: Vec::new(),

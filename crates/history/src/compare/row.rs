@@ -2,9 +2,9 @@
 
 use engine::env::{Error, SessionRepos};
 use engine::landing::TreeTest;
-use engine::view::{RunView, SessionStatus, Summary, View};
+use engine::view::{ForkPoint, RunView, SessionStatus, Summary, View};
 use pleach_core::event::{Snapshot, Usage};
-use pleach_core::ids::{RunId, TurnId};
+use pleach_core::ids::RunId;
 use pleach_core::step::StepKind;
 use serde::Serialize;
 
@@ -13,10 +13,9 @@ use serde::Serialize;
 pub struct ComparedRun {
     /// The run.
     pub run: RunId,
-    /// The run it was forked from; none of the first.
-    pub from: Option<RunId>,
-    /// The turn it goes on after, unless it is another point.
-    pub from_turn: Option<TurnId>,
+    /// Where it was forked.
+    #[serde(flatten)]
+    pub forked: ForkPoint,
     /// The agent it was started with for nodes that name none.
     pub agent: Option<String>,
     /// The kinds of agents that took its own turns.
@@ -99,8 +98,7 @@ impl ComparedRun {
         let lines = ChangedLines::between(repos, &summary.state.base, &summary.state.work)?;
         Ok(Self {
             run: view.run,
-            from: view.from,
-            from_turn: view.from_turn,
+            forked: view.forked,
             agent: summary.started.config.get("agent").and_then(|agent| agent.as_str()).map(str::to_owned),
             agents: view.agents,
             models: view.models,

@@ -27,9 +27,9 @@ pub struct LogFilter {
 }
 
 impl LogFilter {
-    /// Whether turns are looked at. Nodes and models are theirs.
+    /// Whether turns and attempts are looked at. Nodes and models are theirs, and many of them fail.
     pub fn has_turns(&self) -> bool {
-        self.turns || self.node.is_some() || self.model.is_some()
+        self.turns || self.failed || self.node.is_some() || self.model.is_some()
     }
 
     pub(super) fn takes(&self, entry: &LogEntry) -> bool {

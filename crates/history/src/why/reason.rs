@@ -1,5 +1,7 @@
 //! What a turn was asked, and what it said, in the words that were recorded.
 
+use engine::session::asked_of;
+use engine::view::recorded_pipeline;
 use git::Repo;
 use git::record::History;
 use pleach_core::event::{AgentTurn, Event, MessageRange};
@@ -49,6 +51,11 @@ pub fn fill(
                 Some(task) => description(&ground.records, history, &task.id)?.or_else(|| Some(task.name.clone())),
                 None => words(&ground.records, history, asked, "user", false)?,
             };
+            // A pipeline that cannot be read any more tells no node's prompt from the story before it.
+            let pipeline = recorded_pipeline(&history.started).ok().filter(|_| history.started.task.is_none());
+            if let Some(node) = pipeline.as_ref().and_then(|pipeline| pipeline.node(&turn.node_id)) {
+                why.prompt = why.prompt.take().map(|prompt| asked_of(node, &prompt).to_owned());
+            }
         }
         let tool = turns().find_map(|event| match event {
             Event::ToolExecution(tool) if tool.turn == facts.turn => Some(tool),

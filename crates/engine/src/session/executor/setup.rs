@@ -107,11 +107,11 @@ impl Setup<'_> {
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(20)..].join("\n");
         let last = self.engine.redactor.text(&last).into_owned();
-        let session = self.plan.run.session.clone();
+        let run = self.plan.run.clone();
         Err(match output.exit {
-            Exit::Cancelled if self.plan.cancel.is_cancelled() => Error::Cancelled { session },
-            Exit::Cancelled => Error::Interrupted { session },
-            exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
+            Exit::Cancelled if self.plan.cancel.is_cancelled() => Error::Cancelled { run },
+            Exit::Cancelled => Error::Interrupted { run },
+            exit => Error::Setup { run, command: script.clone(), exit: exit.to_string(), output: last },
         })
     }
 }

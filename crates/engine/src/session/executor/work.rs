@@ -295,7 +295,7 @@ impl WorkBuilder<'_> {
         let conflicts = conflict_prompt(state, node);
         let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
         let asked = format!("{}{lessons}{conflicts}{verdict}", node.prompt);
-        Ok((if preamble.is_empty() { asked } else { format!("{preamble}\n{asked}") }, offered))
+        Ok((preamble::told_before(&preamble, asked), offered))
     }
 
     /// The story of the run so far. Text cut from it is offered as files.
