@@ -105,11 +105,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         );
     }
     let work = match &at {
-        ResumeAt::Turn { turn, .. } => {
-            let repos = ground.repos(&history.started);
-            let point = RunPoint::find(&repos, &id, &CutTarget::Turn(turn.clone()), None);
-            point.and_then(|point| Ok(point.root()?.work.clone())).map_err(|error| of_engine(&error))?
-        }
+        ResumeAt::Turn { point, .. } => point.root().map_err(|error| of_engine(&error))?.work.clone(),
         ResumeAt::Newest | ResumeAt::Node(_) => stands.state.work.clone(),
     };
     let on = GoingOn { run: &id, started: &history.started, work: &work, flags: Vec::new(), answers, beside: None };
@@ -119,7 +115,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     block_on(recorded.built.stopped_by(), async {
         print_agents(globals, engine, recorded.pipeline.agent_nodes()).await;
         warn_unmetered(engine.unmetered([&recorded.pipeline]));
-        let is_back = at != ResumeAt::Newest || matches!(stands.standing(), SessionStatus::Failed { .. });
+        let is_back = !matches!(at, ResumeAt::Newest) || matches!(stands.standing(), SessionStatus::Failed { .. });
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
         let (engine, repos) = (Arc::clone(engine), recorded.places.repos());
         let resumed = resume_session(engine, repos, &id, history.tip, &at, opened).await;
@@ -139,13 +135,15 @@ fn resume_at(args: &ResumeArgs, ground: &SessionGround, id: &RunId, history: &Hi
     }
     let Some(given) = &args.turn else { return Ok(ResumeAt::Newest) };
     let given = &if given.is_empty() { chosen_turn(ground, id)? } else { given.clone() };
-    let (of, turn) = sessions::named_turn(&ground.repos(&history.started), id, given)?;
+    let repos = ground.repos(&history.started);
+    let (of, turn) = sessions::named_turn(&repos, id, given)?;
     if of != *id {
         let message = format!("turn {turn} belongs to run {of}, which {id} was forked from");
         return Err(Failure::new(Code::TurnOfOtherRun, message)
             .hint(format!("`pleach replay {of} --turn {turn}` goes on from there")));
     }
-    Ok(ResumeAt::Turn { turn, via: args.via.map(RewindVia::from) })
+    let point = RunPoint::find(&repos, id, &CutTarget::Turn(turn), None).map_err(|error| of_engine(&error))?;
+    Ok(ResumeAt::Turn { point: Box::new(point), via: args.via.map(RewindVia::from) })
 }
 
 /// Lists the turns at a terminal, and asks for one.

@@ -66,8 +66,8 @@ fn cloned(env: &TestEnv, name: &str) {
         let all = ["refs/heads/pleach/*:refs/heads/pleach/*", "refs/pleach/*:refs/pleach/*"];
         env.git_in(&to, &["fetch", "--quiet", "origin", all[0], all[1]]);
     }
-    env.write(&format!("{name}/pleach.yaml"), WORKSPACE);
-    env.write(&format!("{name}/script.yaml"), script());
+    env.write(format!("{name}/pleach.yaml"), WORKSPACE);
+    env.write(format!("{name}/script.yaml"), script());
 }
 
 /// The trees of some commits, or of the branches of a run.

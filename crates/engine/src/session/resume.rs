@@ -11,11 +11,11 @@ use super::{Session, fan_out, fork, going_back, session};
 use crate::env::{Engine, Error, Locks, SessionRepos};
 use crate::view::{recorded_pipeline, recorded_state};
 use git::Repo;
-use git::record::{Batch, CutTarget, History, Recorder};
+use git::record::{Batch, History, Recorder};
 use git::workspace::FIRST_SLOT;
 use pleach_core::clock;
 use pleach_core::event::{Resumed, RewindVia};
-use pleach_core::ids::{CommitId, ContextId, NodeId, RunId, TurnId};
+use pleach_core::ids::{CommitId, ContextId, NodeId, RunId};
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::state::{Phase, State};
 use pleach_core::text::listed;
@@ -28,7 +28,7 @@ pub(crate) struct RecordedSession {
 }
 
 /// Where a run continues.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum ResumeAt {
     /// Where it stands.
     Newest,
@@ -36,8 +36,8 @@ pub enum ResumeAt {
     Node(NodeId),
     /// After a turn. What came later is left.
     Turn {
-        /// The turn.
-        turn: TurnId,
+        /// The turn, and what the run was then.
+        point: Box<RunPoint>,
         /// How an agent goes on that was in the middle of its node, if that was asked for.
         via: Option<RewindVia>,
     },
@@ -109,15 +109,12 @@ pub async fn resume_session(
             match at {
                 ResumeAt::Newest => starts = starts_at(&found.state, id, None)?,
                 ResumeAt::Node(node) => starts = starts_at(&found.state, id, Some(node))?,
-                ResumeAt::Turn { turn, via } => {
-                    let point = RunPoint::find(&repos, id, &CutTarget::Turn(turn.clone()), None)?;
-                    if point.is_newest {
-                        starts = starts_at(&found.state, id, None)?;
-                    } else {
-                        going_back::record_return(&engine, &repos, &point, *via, &found.history, &found.state)?;
-                        found = read(repo, id)?;
-                        goes_back = true;
-                    }
+                ResumeAt::Turn { point, .. } if point.is_newest => starts = starts_at(&found.state, id, None)?,
+                ResumeAt::Turn { point, via } => {
+                    // Whoever goes on with it records so in its root: it is still as it was when the point was read.
+                    going_back::record_return(&engine, &repos, point, *via, &found.history, &found.state)?;
+                    found = read(repo, id)?;
+                    goes_back = true;
                 }
             }
         }
