@@ -21,13 +21,13 @@ use crate::sessions::{self, SessionGround};
 /// Write a session as a directory of plain files, or with --format as one file.
 ///
 /// The directory has the manifest, the checkpoint, and prompt, response and status of every node; the file all that was said,
-/// called and changed. The directory must be empty, or hold an earlier export of the same session, which is updated. A file is replaced. Secrets
-/// are taken out of what the commits hold, as they were of what was recorded.
+/// called and changed. The directory must be empty, or hold an earlier export of the same session, which is updated. A file is
+/// replaced. Secrets are taken out of what the commits hold, as they were of what was recorded.
 #[derive(Debug, Args)]
 #[command(override_usage = "pleach export [OPTIONS] [SESSION] <DIR|FILE>")]
 pub struct ExportArgs {
     /// The session, or the beginning of its id; by default the newest.
-    #[arg(value_name = "SESSION")]
+    #[arg(id = "session", value_name = "SESSION")]
     first: Option<String>,
     /// The directory to write to; with --format the file, or - for standard output.
     #[arg(value_name = "DIR|FILE")]

@@ -50,5 +50,5 @@ pub fn changes(run: &RunView) -> String {
     let inputs = changes.inputs.iter().map(|(key, value)| format!("{key}={}", pleach_core::text::shorten(value, 20)));
     let pipeline = changes.pipeline.as_ref().map(|pipeline| pipeline.dot_path.clone());
     let all: Vec<String> = named.chain(told).chain(pipeline).chain(inputs).collect();
-    pleach_core::text::shorten(&all.join(", "), 40)
+    pleach_core::text::shorten(&all.join(", "), 22)
 }
