@@ -2,7 +2,7 @@
 //! are kept; a cache of recent objects is shared by all.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::cache::Object as ObjectCache;
@@ -65,11 +65,13 @@ pub(super) struct RepoPool {
     idle: Mutex<Vec<gix::Repository>>,
     /// Objects that were used a moment ago.
     pub recent: RecentObjects,
+    /// Whether the indexes of its packs were opened.
+    opened: Once,
 }
 
 impl RepoPool {
     pub fn new(handle: gix::ThreadSafeRepository) -> Arc<Self> {
-        Arc::new(Self { handle, idle: Mutex::default(), recent: RecentObjects::default() })
+        Arc::new(Self { handle, idle: Mutex::default(), recent: RecentObjects::default(), opened: Once::new() })
     }
 
     /// A handle for this thread, as long as it is held.
@@ -78,6 +80,9 @@ impl RepoPool {
         let handle = idle.unwrap_or_else(|| {
             let mut handle = self.handle.to_thread_local();
             self.recent.serve(&mut handle);
+            // The library opens indexes when an object is looked for, and says now and then that there is none while another
+            // thread has just opened the last of them. Opened by one thread before all others, none is left to be.
+            self.opened.call_once(|| drop(handle.objects.packed_object_count()));
             handle
         });
         PooledRepo { handle: Some(handle), pool: Arc::clone(self) }

@@ -58,6 +58,17 @@ pub struct TaskSummary {
     pub landed: Option<CommitId>,
 }
 
+/// How far back a chain is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// To its beginning.
+    Whole,
+    /// To the newest record that keeps the state.
+    KeptState,
+    /// To the newest of those before the record with this message.
+    Message(u64),
+}
+
 #[derive(Deserialize)]
 struct StoredState {
     version: u32,
@@ -198,35 +209,40 @@ impl History {
 
     /// Reads a whole chain, with what lies before it in those it was forked from.
     pub fn all_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
-        Self::read(repo, session, context, false)
+        Self::read(repo, session, context, Reach::Whole)
     }
 
     /// Reads a whole chain up to one of its records.
     pub fn all_at(repo: &Repo, session: &SessionId, context: &ContextId, record: CommitId) -> Result<Self, Error> {
-        Self::read_from(repo, session, context, (record, None), false).map_err(|error| error.of(session))
+        Self::read_from(repo, session, context, (record, None), Reach::Whole).map_err(|error| error.of(session))
     }
 
     /// Reads a whole chain up to a point of it.
     pub fn up_to(repo: &Repo, session: &SessionId, context: &ContextId, point: CutPoint) -> Result<Self, Error> {
         let tip = (point.record, Some(point.events));
-        Self::read_from(repo, session, context, tip, false).map_err(|error| error.of(session))
+        Self::read_from(repo, session, context, tip, Reach::Whole).map_err(|error| error.of(session))
     }
 
     /// As [`History::all_in`], from its newest kept state on.
     pub fn newest_in(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
-        Self::read(repo, session, context, true)
+        Self::read(repo, session, context, Reach::KeptState)
     }
 
-    fn read(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
-        Self::read_back(repo, session, context, may_stop).map_err(|error| error.of(session))
+    /// As [`History::newest_in`], and as far back as this message and all after it.
+    pub fn newest_with(repo: &Repo, session: &SessionId, context: &ContextId, message: u64) -> Result<Self, Error> {
+        Self::read(repo, session, context, Reach::Message(message))
     }
 
-    fn read_back(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
+    fn read(repo: &Repo, session: &SessionId, context: &ContextId, reach: Reach) -> Result<Self, Error> {
+        Self::read_back(repo, session, context, reach).map_err(|error| error.of(session))
+    }
+
+    fn read_back(repo: &Repo, session: &SessionId, context: &ContextId, reach: Reach) -> Result<Self, Error> {
         let tip = repo
             .refs()
             .find(&context_ref(session, context))?
             .ok_or_else(|| Error::Missing { session: session.clone() })?;
-        Self::read_from(repo, session, context, (tip, None), may_stop)
+        Self::read_from(repo, session, context, (tip, None), reach)
     }
 
     /// Reads back from a record, of which only so many events may count.
@@ -235,12 +251,13 @@ impl History {
         session: &SessionId,
         context: &ContextId,
         (tip, counting): (CommitId, Option<usize>),
-        may_stop: bool,
+        reach: Reach,
     ) -> Result<Self, Error> {
         let (mut records, mut forks) = (Vec::new(), Vec::new());
         let mut kept = None;
         // What a return goes back to may be older than any state.
         let mut goes_back = false;
+        let mut is_far_enough = reach == Reach::KeptState;
         let mut next = Some((tip, counting));
         while let Some((id, counting)) = next {
             let commit = repo.commit(id)?;
@@ -250,7 +267,7 @@ impl History {
                 let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
                 return Err(unreadable(session, id, why));
             }
-            let may_stop = may_stop && !goes_back && counting.is_none();
+            let may_stop = is_far_enough && !goes_back && counting.is_none();
             if may_stop && let Some(cache) = read_stored_state(repo, commit.tree)? {
                 // The state after this record: its events are in it already.
                 kept = Some(cache);
@@ -261,6 +278,7 @@ impl History {
             let mut record = Record { context, ..read_record(repo, session, id, commit.tree)? };
             record.events.truncate(counting.unwrap_or(usize::MAX));
             goes_back |= record.goes_back();
+            is_far_enough |= matches!(reach, Reach::Message(message) if record.holds(message));
             let before = commit.parents.first().copied();
             next = before.map(|before| (before, None));
             if let Some(fork) = record.replay() {

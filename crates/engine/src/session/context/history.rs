@@ -9,8 +9,8 @@ use git::record::History;
 /// Reads the messages of the interrupted node.
 pub(crate) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
     let ranges = interrupted(&context.state);
-    if !ranges.is_empty() {
-        let history = History::all_in(&context.repo, &context.plan.run.session, &context.id)?;
+    if let Some(oldest) = ranges.iter().map(|range| range.first).min() {
+        let history = History::newest_with(&context.repo, &context.plan.run.session, &context.id, oldest)?;
         context.memory.interrupted = messages(&context.repo, &history, &ranges)?;
     }
     Ok(())
@@ -18,11 +18,9 @@ pub(crate) fn load_interrupted(context: &mut Context) -> Result<(), Error> {
 
 /// Loads the wanted messages, reading the record only if they are not in memory.
 pub(crate) fn hear(context: &mut Context, wanted: &Wanted) -> Result<(), Error> {
-    let history = if context.memory.heard.lacks(&context.state, wanted) {
-        Some(History::all_in(&context.repo, &context.plan.run.session, &context.id)?)
-    } else {
-        None
-    };
+    let oldest = context.memory.heard.oldest_missing(&context.state, wanted);
+    let read = |oldest| History::newest_with(&context.repo, &context.plan.run.session, &context.id, oldest);
+    let history = oldest.map(read).transpose()?;
     context.memory.heard_mut().load(&context.repo, &context.state, wanted, history.as_ref())
 }
 

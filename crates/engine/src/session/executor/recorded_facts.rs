@@ -73,10 +73,11 @@ pub(crate) fn newest_answer(state: &State) -> Option<NodeId> {
 }
 
 impl Transcripts {
-    /// Whether the record holds wanted messages that are not loaded yet.
-    pub(crate) fn lacks(&self, state: &State, wanted: &Wanted) -> bool {
-        !self.missing(state, &wanted.answers).is_empty()
-            || self.new_thread(state, wanted).is_some_and(|(_, said)| !said.is_empty())
+    /// The oldest of the wanted messages that are on record and not loaded yet.
+    pub(crate) fn oldest_missing(&self, state: &State, wanted: &Wanted) -> Option<u64> {
+        let answers = self.missing(state, &wanted.answers).into_iter().map(|(_, number)| number);
+        let said = self.new_thread(state, wanted).into_iter().flat_map(|(_, said)| said).map(|range| range.first);
+        answers.chain(said).min()
     }
 
     /// Loads what is missing. `history` is needed if the record holds any of it.
