@@ -50,7 +50,9 @@ pub use settings::WorktreeSettings;
 pub use settings::make_base;
 pub use setup::{absent_file_warnings, apply_exclusions, scan_before_setup};
 pub use setup::{has_lost_setup, snapshot_setup, snapshot_setup_again};
-pub use slots::{FIRST_SLOT, conflict_path, queue_slot_lock, queue_slot_path, task_slot_lock, task_slot_path};
+pub use slots::{
+    FIRST_SLOT, OF_TASKS, conflict_path, queue_slot_lock, queue_slot_path, task_slot_lock, task_slot_path,
+};
 pub use slots::{queue_lock, target_lock, task_lock};
 pub use start_point::{StartPoint, start_point, upstream};
 pub use stop_request::StopRequest;

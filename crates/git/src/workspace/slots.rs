@@ -8,13 +8,16 @@ use pleach_core::ids::{BranchName, EntryId, TaskId, branch_key};
 /// The number of the slot every target has.
 pub const FIRST_SLOT: u32 = 1;
 
+/// The directory of the slots of tasks, below the base of all worktrees.
+pub const OF_TASKS: &str = "tasks";
+
 /// The directory of the queue's slots, below the base of all worktrees.
 pub(crate) const OF_QUEUE: &str = "merge";
 
 /// The path of a slot of a target's tasks, below the base of all worktrees.
 pub fn task_slot_path(target: &BranchName, number: u32) -> PathBuf {
     let name = if number == FIRST_SLOT { "main".to_owned() } else { number.to_string() };
-    Path::new("tasks").join(branch_key(target)).join(name)
+    Path::new(OF_TASKS).join(branch_key(target)).join(name)
 }
 
 /// The name of the lock on a slot of a target's tasks.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::place::run_dir;
 use agents::llm::{Message, Part};
+use git::workspace::OF_TASKS;
 use pleach_core::ids::{ContextId, SessionId};
 use serde_json::Value;
 
@@ -41,8 +42,35 @@ impl WorkPlace<'_> {
         }
     }
 
-    /// Replaces `…/SESSION/CONTEXT` and `…/SESSION/run/CONTEXT`.
     fn relocate(self, text: &mut String) {
+        self.relocate_own(text);
+        // A task was worked on in a worktree that others get after it. Its replay has one of its own.
+        if self.context.run_root().replay_number().is_some() {
+            self.relocate_shared(text);
+        }
+    }
+
+    /// Replaces `BASE/tasks/TARGET/SLOT` and `BASE/tasks/TARGET/run/CONTEXT`.
+    fn relocate_shared(self, text: &mut String) {
+        let Some(base) = self.root.parent().and_then(Path::parent) else { return };
+        let shared = format!("{}/{OF_TASKS}/", base.display());
+        let mut from = 0;
+        while let Some(found) = text[from..].find(&shared) {
+            let (at, target) = (from + found, from + found + shared.len());
+            let Some(slot) = text[target..].find('/').map(|length| target + length + 1) else { return };
+            let (is_run, name) = match text[slot..].strip_prefix("run/") {
+                Some(_) => (true, slot + "run/".len()),
+                None => (false, slot),
+            };
+            let own = if is_run { run_dir(self.root, self.context) } else { self.root.to_owned() };
+            let Some(own) = own.to_str() else { return };
+            text.replace_range(at..name + name_length(&text[name..]), own);
+            from = at + own.len();
+        }
+    }
+
+    /// Replaces `…/SESSION/CONTEXT` and `…/SESSION/run/CONTEXT`.
+    fn relocate_own(self, text: &mut String) {
         let marker = format!("/{}/", self.session);
         let mut from = 0;
         while let Some(found) = text[from..].find(&marker) {
@@ -52,7 +80,7 @@ impl WorkPlace<'_> {
                 Some(rest) => (true, rest),
                 None => (false, &text[after..]),
             };
-            let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-')).unwrap_or(name.len());
+            let end = name_length(name);
             let context: Option<ContextId> = name[..end].parse().ok();
             if context.is_none_or(|context| context.within_run() != self.context.within_run()) {
                 continue;
@@ -69,6 +97,11 @@ impl WorkPlace<'_> {
             from = begin + own.len();
         }
     }
+}
+
+/// How long the name of a context or a slot is that a text begins with.
+fn name_length(text: &str) -> usize {
+    text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-')).unwrap_or(text.len())
 }
 
 /// Where the absolute path begins that a text ends with.
@@ -109,6 +142,21 @@ mod tests {
         }
         assert_eq!(text("/o/abcdefgh/tests/a", "r2-tests", "/n/abcdefgh/r2-tests"), "/n/abcdefgh/r2-tests/a");
         assert_eq!(text(&format!("{root}/a"), "r1", root), format!("{root}/a"));
+    }
+
+    #[test]
+    fn worktrees_of_tasks_become_those_of_the_replay() {
+        let root = "/my home/trees/repo/abcdefgh/r1";
+        for (said, expected) in [
+            ("cat \"/my home/trees/repo/tasks/a%2Fb/main/x y\"", format!("cat \"{root}/x y\"")),
+            ("/my home/trees/repo/tasks/main/2/a /my home/trees/repo/tasks/main/2", format!("{root}/a {root}")),
+            ("/my home/trees/repo/tasks/main/run/main/s", "/my home/trees/repo/abcdefgh/run/r1/s".to_owned()),
+            ("/my home/trees/repo/tasks/", "/my home/trees/repo/tasks/".to_owned()),
+        ] {
+            assert_eq!(text(said, "r1", root), expected, "{said}");
+        }
+        let shared = "/trees/repo/tasks/main/main/a";
+        assert_eq!(text(shared, "main", "/trees/repo/tasks/main/main"), shared, "that of the task itself");
     }
 
     #[test]
