@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use engine::env::Error as EngineError;
-use engine::session::{DoneLater, ReplayOptions, RunPoint, Session, start_replay};
+use engine::session::{DoneLater, ReplayOptions, ReplayPreview, RunPoint, Session, start_replay};
 use engine::tree::as_prompt;
 use git::Repo;
 use git::record::{CutTarget, History, NoCut};
 use pleach_core::event::{ReplayChanges, ReplayPipeline, RewindVia};
-use pleach_core::ids::{InvalidId, NodeId, RunId, TurnId};
+use pleach_core::ids::{InvalidId, NodeId, RunId};
 use pleach_core::text::{counted, listed, shell_word};
-use serde::Serialize;
 
 use crate::answers::{AnswerArgs, Answers};
 use crate::code::Code;
@@ -262,23 +261,6 @@ fn changes(globals: &Globals, args: &ReplayArgs, variant: &RunVariant) -> Result
     })
 }
 
-/// What a replay would do.
-#[derive(Debug, Serialize)]
-struct ReplayPreview<'a> {
-    from: &'a RunId,
-    from_turn: Option<&'a TurnId>,
-    /// The node it goes on at.
-    node: Option<&'a NodeId>,
-    /// What the original did from there on.
-    later: &'a [DoneLater],
-    tokens: u64,
-    cost_usd: f64,
-    /// What it, or the first of several, does otherwise.
-    changes: &'a ReplayChanges,
-    /// What each of the runs does otherwise.
-    runs: Vec<&'a ReplayChanges>,
-}
-
 /// Shows what a replay would do.
 fn dry_run(
     globals: &Globals,
@@ -289,16 +271,7 @@ fn dry_run(
     let begun = Begun { point, options: &planned[0], runs: planned.len() };
     let mut out = Out::new();
     if globals.json {
-        let preview = ReplayPreview {
-            from: &point.run,
-            from_turn: point.turn.as_ref(),
-            node: begun.node(),
-            later: &point.later,
-            tokens: point.later.iter().map(|node| node.tokens).sum(),
-            cost_usd: point.later.iter().map(|node| node.cost_usd).sum(),
-            changes: &planned[0].changes,
-            runs: planned.iter().map(|options| &options.changes).collect(),
-        };
+        let preview = ReplayPreview::of(point, planned);
         out.json(&serde_json::json!(preview))?;
         return Ok(Exit::Done);
     }

@@ -10,7 +10,7 @@
 //! | What is a session? | `session` its contexts, budget and lock, `session_plan` what all its contexts share |
 //! | What happens next, and who decides? | `pump`, the loop of a session: waits for reports, timers, records being written and stop requests |
 //! | What is a context? | `context/`: a chain of records with its folded state and its worktrees; `fork` contexts that start from another; `pool` worktrees of finished ones; `joint_slot` where what belongs to several is tested |
-//! | How does a run go back, or is it replayed? | [`git::record`] cuts its chains at the turn (`cut`), `point` has what it was there, `going_back` records the return, `replay` begins a run of its own; its agent goes on by `context/begin_node`, from a tape or by `executor/retelling`, in its own worktree (`executor/relocated`) |
+//! | How does a run go back, or is it replayed? | [`git::record`] cuts its chains at the turn (`cut`), `point` has what it was there, `going_back` records the return, `replay` begins a run of its own (`replay_preview` what it would do); its agent goes on by `context/begin_node`, from a tape or by `executor/retelling`, in its own worktree (`executor/relocated`) |
 //! | What do parallel branches do? | `fan_out` forks, records and ends them; `branches` knows which run; `worker/join` brings them together by [`crate::merging`]; `context/conflicts` takes what a node has resolved |
 //! | Where does a turn become a commit? | `worker/agent` has [`git::workspace`] build it, `context/turn` makes its record, `context/recording` writes the record and then moves the branch |
 //! | What is recorded of a node? | `context/begin_node` its start, `context/end_node` its end, `context/pending` events folded but not yet written |
@@ -36,6 +36,7 @@ mod preamble;
 mod pump;
 mod push_missing;
 mod replay;
+mod replay_preview;
 pub(crate) mod resume;
 mod run;
 mod session;
@@ -58,6 +59,7 @@ pub use point::{DoneLater, RunPoint};
 pub use preamble::asked_of;
 pub use push_missing::spawn_push;
 pub use replay::{ReplayOptions, start_replay};
+pub use replay_preview::ReplayPreview;
 pub use resume::{ResumeAt, resume_session};
 pub(crate) use run::run_attempt;
 pub use run::{run_session, spawn_beside, spawn_session, wait_for_left_pushes};
