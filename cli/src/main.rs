@@ -17,6 +17,7 @@ mod forge;
 mod globals;
 mod joint_landing;
 mod lib_errors;
+mod mirror;
 mod next_commands;
 mod pipeline_file;
 mod place;

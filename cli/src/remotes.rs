@@ -77,8 +77,9 @@ pub fn push_settings(config: &Config) -> Result<PushSettings, Failure> {
 /// A checkpoint that is pushed without its record helps nobody to continue.
 pub fn warn_of_unpushed_records(globals: &Globals, config: &Config) {
     let is_pushed = |repo: &RepoSettings| repo.push_policy() == PushPolicy::OnCheckpoint;
+    let is_kept_here = config.record.push == RecordPush::Never && config.record.cxdb.is_none();
     let mut names = config.workspace.repos.iter().filter(|(_, repo)| is_pushed(repo)).map(|(name, _)| name);
-    if let Some(name) = names.next().filter(|_| config.record.push == RecordPush::Never && globals.verbosity >= 0) {
+    if let Some(name) = names.next().filter(|_| is_kept_here && globals.verbosity >= 0) {
         warning!(
             RecordsNotPushed,
             "`{name}` is pushed at every checkpoint, but its records are not (`record.push: never`): no other machine can \

@@ -36,6 +36,30 @@ pub fn wait_for<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
     runtime.block_on(future)
 }
 
+/// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
+#[derive(Debug)]
+pub struct SingleRuntime(Option<tokio::runtime::Runtime>);
+
+/// A runtime for what is asked of others.
+pub fn single() -> Result<SingleRuntime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map(|runtime| SingleRuntime(Some(runtime))).map_err(|error| unavailable(&error))
+}
+
+impl SingleRuntime {
+    /// Waits for an answer.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.0.as_ref().expect("it is there until it is dropped").block_on(future)
+    }
+}
+
+impl Drop for SingleRuntime {
+    /// Nobody waits for what was given up: the system may look for a name for a long time.
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
+    }
+}
+
 fn unavailable(error: &std::io::Error) -> Failure {
     Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(error)
 }

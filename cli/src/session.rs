@@ -95,6 +95,7 @@ pub fn build_beside(
         tiers: settings.merge_tiers(&config.merge),
         budget: Budget::new(config.budget.clone(), &supervisor),
         push: push_settings(config)?,
+        mirror: config.record.cxdb.clone(),
         attribution: config.attribution,
         scribe: providers.cheap(config).map(|(provider, model)| MessageWriter::new(provider, model)),
         supervisor,

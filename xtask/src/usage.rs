@@ -18,7 +18,7 @@ usage: cargo xtask docs [--check]        write docs/cli.md from the program's he
                                          landing
        cargo xtask crash-sweep tree [EVERY]   the same with a run over a tree of tasks; takes an hour, or less when
                                          only one in EVERY points is tried
-       cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick]
+       cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick] [--cxdb]
        cargo xtask bench gateway [--calls 2000] [--streams 100]
        cargo xtask bench nodes [--nodes 1000]
        cargo xtask bench tree [--tree-sizes 10,100,300,1000]

@@ -9,13 +9,14 @@ use os::process::sandbox::SandboxChoice;
 use pleach_core::config::Environment;
 use serde_json::json;
 
-use crate::commands::init::{runtime, spawner};
+use crate::commands::init::spawner;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::place::{Place, Places};
 use crate::render::Out;
+use crate::runtime::single;
 use crate::session::{protection, providers, roster};
 use crate::settings::{self, Settings};
 use crate::survey::health::{self, Finding, Level};
@@ -79,7 +80,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     // Nothing the repository brings along is trusted here, so its variables steer no program.
     let own = &settings.own_environment;
     let spawner = spawner(own)?;
-    let runtime = runtime()?;
+    let runtime = single()?;
     let installed = runtime.block_on(known_agents::installed(environment, &spawner));
     let providers = providers(&settings, config, &spawner).unwrap_or_else(|failure| {
         findings.push(Finding::error("settings", failure.sentence(), failure.hint.unwrap_or_default()));
@@ -98,6 +99,9 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     findings.push(health::installed(&installed));
     findings.extend(health::tools(config, own));
     findings.push(health::keys(&survey::keys(&settings.environment)));
+    if let Some(record) = workspace.as_ref().map(|workspace| &workspace.record.repo).or(repo.as_ref()) {
+        findings.extend(runtime.block_on(health::mirror(&settings, record)));
+    }
     if args.online {
         findings.extend(runtime.block_on(health::online(config, &settings, &spawner)));
     }

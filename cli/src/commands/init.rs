@@ -26,6 +26,7 @@ use crate::place::Place;
 use crate::queue_settings::queue_settings;
 use crate::render::{Out, duration};
 use crate::runtime::block_on;
+use crate::runtime::single;
 use crate::session::{build, shim_program};
 use crate::settings::{self, PROJECT_FILES, Search};
 use crate::stdin_lines;
@@ -151,19 +152,13 @@ fn first_test(globals: &Globals, root: &Path, proposal: &Proposal<'_>) -> Result
 /// Looks around.
 fn look(globals: &Globals, root: &Path) -> Result<Survey, Failure> {
     let spawner = spawner(&globals.environment)?;
-    let agents = runtime()?.block_on(known_agents::installed(&globals.environment, &spawner));
+    let agents = single()?.block_on(known_agents::installed(&globals.environment, &spawner));
     let guesses = project::guesses(&files(root)?);
     let commands = guesses.iter().flat_map(|guess| guess.setup.iter().chain(&guess.test));
     let programs = commands.filter_map(|command| project::program(command));
     let missing = programs.filter(|program| find_program(program, &globals.environment).is_none());
     let missing = missing.map(str::to_owned).collect();
     Ok(Survey { agents, keys: survey::keys(&globals.environment), guesses, missing })
-}
-
-/// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| Failure::new(Code::RuntimeUnavailable, "cannot start the runtime").because(&error))
 }
 
 /// The spawner.

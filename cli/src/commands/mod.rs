@@ -26,6 +26,7 @@ pub(super) mod merge;
 mod pause;
 mod pr;
 mod push;
+mod record;
 pub(super) mod replay;
 mod reports;
 mod reset;
@@ -103,6 +104,7 @@ enum Command {
     Forecast(forecast::ForecastArgs),
     Land(land::LandArgs),
     Push(push::PushArgs),
+    Record(record::RecordArgs),
     Pr(pr::PrArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
@@ -151,6 +153,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Forecast(args) => forecast::run(globals, args),
         Command::Land(args) => land::run(globals, args),
         Command::Push(args) => push::run(globals, args),
+        Command::Record(args) => record::run(globals, args),
         Command::Pr(args) => pr::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::joint_landing::finish_landings;
 use crate::lib_errors::of_engine;
+use crate::mirror::bring_from_mirror;
 use crate::next_commands::resume_task;
 use crate::place::Place;
 use crate::recorded_run::{GoingOn, RecordedRun, changed_file, of_opening};
@@ -67,6 +68,9 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let local = settings::load_for(globals, &globals.dir)?.deepening(true);
     let place = Place::find(&globals.dir, None, &local)?;
     finish_landings(globals, &local, &place, None);
+    if let Some(given) = &args.session {
+        bring_from_mirror(globals, &local, &place, given)?;
+    }
     let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), SessionFilter::Resumable)?;
     let replay =
         args.turn.as_ref().map(|turn| format!("`pleach replay {id} --turn {turn}` goes on there in a run of its own"));

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use engine::env::lock_name;
 use engine::landing::unfinished_landings;
+use engine::mirror::{MirrorReport, report};
 use engine::tree::TreeRepo;
 use engine::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use engine::tree::progress::ProgressReader;
@@ -27,15 +29,20 @@ use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks};
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_no_task, of_record, of_tree};
+use crate::mirror::known_mirror;
 use crate::next_commands::{about, resume_task};
 use crate::place::Place;
 use crate::place::target;
 use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
 use crate::render::{Out, pushes, question, run_tree, session as show, spent};
+use crate::runtime::single;
 use crate::sessions::{self, SessionGround};
 use crate::settings;
 use crate::tree::overview::{BrokenTree, TreeContext, TreeWithProgress};
 use crate::tree::watch::{StatusPage, watch};
+
+/// How long a mirror may take to say how far behind it is.
+const MIRROR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Show the task trees of this branch, the open tasks and the sessions of this repository, or one task or session.
 ///
@@ -361,6 +368,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     let all_runs = runs(repo, &summary.session).map_err(|error| of_engine(&error))?;
     let is_landing = unfinished_landings(repo).contains(&summary.session);
     let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
+    let mirrored = mirrored(sessions, summary)?;
     let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
@@ -377,6 +385,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         document["questions"] = asked.iter().map(question::json).collect();
         document["go_on"] = resume_hint(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
+        document["mirror"] = json!(mirrored);
         document["runs"] = json!(all_runs);
         document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
@@ -387,6 +396,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     let remotes = pushes::of(&repos, summary);
     let named = |name: &RepoName| if remotes.len() > 1 { format!("{name}: ") } else { String::new() };
     fields.extend(remotes.iter().map(|(name, pushed)| ("remote", format!("{}{}", named(name), pushed.text()))));
+    fields.extend(mirrored.map(|report| ("mirror", show::mirrored(&report))));
     let to_finish = format!("cut off; `pleach land {}` finishes it", summary.run);
     fields.extend(is_landing.then_some(("landing", to_finish)));
     out.line(show::fields(&fields))?;
@@ -399,6 +409,14 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     }
     out.line("")?;
     out.line(show::timeline(view, globals.verbosity > 0))
+}
+
+/// What the mirror says of a run, if one may be asked.
+fn mirrored(sessions: &SessionGround, summary: &Summary) -> Result<Option<MirrorReport>, Failure> {
+    let repo = &sessions.place.repo;
+    let Some(address) = known_mirror(&sessions.settings, repo)? else { return Ok(None) };
+    let runs = std::slice::from_ref(&summary.run);
+    Ok(Some(single()?.block_on(report(repo, runs, &address, MIRROR_PATIENCE))))
 }
 
 /// A session's branch in a repository, as it is now.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agents::llm::{Message, Part, Role};
+use engine::mirror::MirrorReport;
 use engine::view::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
 use jiff::Timestamp;
 use pleach_core::budget::Amount;
@@ -43,6 +44,16 @@ pub fn standing(standing: &SessionStatus) -> String {
         SessionStatus::Running | SessionStatus::Done | SessionStatus::Cancelled => "",
     };
     format!("{}{more}", standing.word())
+}
+
+/// `HOST:PORT, mirrored`
+pub fn mirrored(report: &MirrorReport) -> String {
+    let server = &report.server;
+    match (&report.standing, &report.error) {
+        (Some(standing), _) if standing.behind == 0 => format!("{server}, mirrored"),
+        (Some(standing), _) => format!("{server}, {} behind", counted(standing.behind, "record")),
+        (None, error) => format!("{server}, not known: {}", plain(error.as_deref().unwrap_or_default())),
+    }
 }
 
 /// The sessions of a repository; `gone` are those that have landed what is not there any more.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use agents::agent::cli::Billing;
 use agents::agent::{Agent, NoAgent, Roster, find_program};
 use agents::llm::Remote;
+use engine::mirror::{check_http, newest_runs, report};
 use engine::view::{SessionStatus, Summary, View};
 use git::workspace::{Lock, check_writable, free_space};
 use git::{Repo, stale_ref_locks};
@@ -24,6 +25,7 @@ use super::known_agents::Installed;
 use super::project;
 use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_shortage, without_record};
+use crate::mirror::{known_mirror, of_mirror};
 use crate::render::bytes;
 use crate::settings::Settings;
 
@@ -84,6 +86,9 @@ impl Finding {
         Self::new(Level::Error, what, message, Some(fix.into()))
     }
 }
+
+/// Of how many runs the records at the mirror are looked at.
+const MIRRORED: usize = 20;
 
 /// The git program.
 pub fn git(environment: &Environment) -> Finding {
@@ -366,6 +371,43 @@ pub fn git_locks(repo: &Repo) -> Vec<Finding> {
         Finding::warn("locks", message, fix(&lock))
     });
     of_index.into_iter().chain(of_refs).collect()
+}
+
+/// Whether the mirror of records answers, shows them, and has those of the newest runs.
+pub async fn mirror(settings: &Settings, record: &Repo) -> Option<Finding> {
+    let configured = settings.resolved.config.record.cxdb.as_ref()?;
+    let address = match known_mirror(settings, record) {
+        Ok(Some(address)) => address,
+        Ok(None) => {
+            let message = format!("CXDB at {} was not asked: the address was not approved yet", configured.server());
+            return Some(Finding::warn("mirror", message, "`pleach record mirror` asks for it"));
+        }
+        Err(failure) => return Some(Finding::error("mirror", failure.sentence(), failure.hint.unwrap_or_default())),
+    };
+    let server = address.server();
+    let runs = newest_runs(record, MIRRORED).unwrap_or_default();
+    let report = report(record, &runs, &address, PATIENCE).await;
+    let Some(standing) = report.standing else {
+        let why = report.error.unwrap_or_default();
+        return Some(Finding::warn(
+            "mirror",
+            why,
+            "check that CXDB runs there, and `record.cxdb`; runs go on without it",
+        ));
+    };
+    if let Err(error) = check_http(&address).await {
+        let failure = of_mirror(&error);
+        return Some(Finding::warn("mirror", failure.message, failure.hint.unwrap_or_default()));
+    }
+    let of = if runs.len() == MIRRORED { format!("the newest {MIRRORED} runs") } else { counted(runs.len(), "run") };
+    Some(match standing.behind {
+        0 => Finding::ok("mirror", format!("CXDB at {server} has all records of {of}")),
+        behind => Finding::warn(
+            "mirror",
+            format!("CXDB at {server} is {} of {of} behind", counted(behind, "record")),
+            "`pleach record mirror --all`",
+        ),
+    })
 }
 
 /// Whether the providers that could be asked can be reached.

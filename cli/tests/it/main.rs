@@ -28,6 +28,7 @@ mod inspect;
 mod manual;
 mod matrix;
 mod merge_queue;
+mod mirror;
 mod named_agents;
 mod orchestra;
 mod parallel;
@@ -61,6 +62,9 @@ mod why;
 mod workspace;
 mod workspaces;
 mod worktree_commands;
+
+#[path = "../../../crates/testing/cxdb_server.rs"]
+mod cxdb_server;
 
 #[allow(dead_code, reason = "the library's tests play more parts with it")]
 #[path = "../../../crates/testing/server.rs"]

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::mirror::MirroredEnv;
 use crate::sessions::{Gate, graph, tool};
 use crate::support::{Checkout, TestEnv};
 
@@ -38,11 +39,12 @@ const PIPELINE: &str = r#"digraph test_git {
 }
 "#;
 
-/// The run most rows speak of.
+/// The run most rows speak of. CXDB has of it what git has, whatever a row is about.
 #[track_caller]
-fn coded() -> TestEnv {
-    let env = TestEnv::with_script(SCRIPT);
+fn coded() -> MirroredEnv {
+    let env = MirroredEnv::of(TestEnv::with_script(SCRIPT));
     env.run(PIPELINE, &[]).expect(0);
+    env.assert_mirrored("main");
     env
 }
 
@@ -406,12 +408,13 @@ fn checkpoint_includes_workspace_snapshot() {
 
 #[test]
 fn checkpoint_snapshot_only_on_change() {
-    let env = TestEnv::with_repo();
+    let env = MirroredEnv::of(TestEnv::with_repo());
     let body = tool("look", "ls")
         + &tool("write", "echo 1 > one")
         + &tool("again", "cat one")
         + "start -> look -> write -> again -> exit";
     env.run(&graph("snapshots", &body), &[]).expect(0);
+    env.assert_mirrored("main");
     let story = env.story();
     let has = |node: &str| {
         let all = story.all("Checkpoint");
@@ -438,7 +441,7 @@ fn three_steps(gate: &Gate) -> String {
 
 #[test]
 fn resume_at_node_boundary() {
-    let env = TestEnv::with_repo();
+    let env = MirroredEnv::of(TestEnv::with_repo());
     let gate = Gate::new(&env, "second");
     let mut run = env.start(&three_steps(&gate), &[]);
     let held = gate.reached(&mut run);
@@ -462,6 +465,7 @@ fn resume_at_node_boundary() {
     assert_eq!(started["base"], json!({"repo": snapshot}));
     assert_eq!(env.committed("three"), "1\n1");
     assert_eq!(env.files(), ["README.md", "one", "three", "two"]);
+    env.assert_mirrored("main");
 }
 
 #[test]
@@ -512,7 +516,7 @@ scripts:
 
 #[test]
 fn full_workspace_lifecycle() {
-    let env = TestEnv::with_script(SCRIPT);
+    let env = MirroredEnv::of(TestEnv::with_script(SCRIPT));
     let repo = env.repo_path();
     let main = env.git(&["rev-parse", "main"]);
     let before = Checkout::of(&env, &repo);
@@ -545,6 +549,7 @@ fn full_workspace_lifecycle() {
         "PipelineCompleted",
     ];
     assert_eq!(story.kinds(), expected);
+    env.assert_mirrored("main");
     let branch = env.branch();
     let tip = env.git(&["rev-parse", &branch]);
     assert_eq!(story.last("PipelineCompleted")["workspace_snapshot"], json!({"repo": tip}));
@@ -557,7 +562,7 @@ fn full_workspace_lifecycle() {
     env.git(&["merge", "--quiet", "--ff-only", &branch]);
     assert_eq!(env.read("repo/hello.py"), "print('hello world')\n");
     assert_eq!(env.git(&["rev-list", "--count", &format!("{main}..main")]), "3");
-    assert_eq!(env.git(&["fsck", "--strict"]), "");
+    assert_eq!(env.git(&["fsck", "--strict", "--no-dangling"]), "");
     env.assert_no_process_left();
 }
 

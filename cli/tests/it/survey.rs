@@ -307,17 +307,6 @@ fn doctor_and_runs_agree_on_turns_and_hooks() {
 }
 
 #[test]
-fn a_mirror_of_records_is_said_to_be_ignored() {
-    let bare = Bare::new();
-    bare.0.write("make.dot", graph("make", "start -> exit"));
-    bare.0.configure("record: {cxdb: 'localhost:9009'}\n");
-    for command in [&["doctor"][..], &["-y", "run", "../make.dot"]] {
-        let ran = bare.pleach(command).expect(0);
-        ran.warns_once("setting-ignored").naming("`record.cxdb`").naming("pleach.yaml:1");
-    }
-}
-
-#[test]
 fn doctor_names_problems_and_their_fixes() {
     let bare = Bare::new();
     bare.0.configure(

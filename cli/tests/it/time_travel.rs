@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::mirror::MirroredEnv;
 use crate::sessions::{Gate, Story, graph, tool};
 use crate::support::TestEnv;
 use crate::tree_commands::page::shows_what_happens;
@@ -37,8 +38,8 @@ const BODY: &str = "code [prompt=\"Write it\"] check [shape=parallelogram, tool_
                     tests [prompt=\"Test it\"] start -> code -> check -> tests -> exit";
 
 /// A repository whose session has run to its end.
-fn done() -> TestEnv {
-    let env = TestEnv::with_script(SCRIPT);
+fn done() -> MirroredEnv {
+    let env = MirroredEnv::of(TestEnv::with_script(SCRIPT));
     env.run(&graph("p", BODY), &[]).expect(0);
     env
 }
@@ -102,6 +103,14 @@ fn replay_from_agent_turn() {
     let trailers =
         env.git(&["log", "-1", "--format=%(trailers:key=Orchestra-Turn,valueonly)", &format!("{}--r1", env.branch())]);
     assert_eq!(trailers, "r1.6");
+    // At CXDB the context is forked at that turn, and the original's is as it was.
+    env.assert_mirrored("main");
+    env.assert_mirrored("r1");
+    let [main, replay] = ["main", "r1"].map(|context| env.shown(context));
+    let shared = main.iter().zip(&replay).take_while(|(one, other)| one == other);
+    let (kind, last) = shared.last().map(|(last, _)| last).expect("turns of both");
+    assert_eq!((kind.as_str(), &last["turn"]), ("TurnCommitted", &json!("main.1")));
+    assert_eq!(replay.iter().filter(|(kind, _)| kind == "PipelineCompleted").count(), 1);
 }
 
 #[test]
@@ -121,14 +130,13 @@ fn replay_restores_git_state() {
     }
     let commit = env.git(&["log", "--format=%H", "--grep=Add the program", &env.branch()]);
     env.replay(&["--turn", &commit]).expect(0);
+    env.assert_mirrored("r4");
     env.replay(&["--turn", "99"]).expect(2).fails_with("no-such-turn");
 }
 
 #[test]
 fn replay_diverges() {
-    let env = TestEnv::with_script(&SCRIPT.replace("content: \"test\\n\"", "content: \"another\\n\""));
-    env.script(SCRIPT);
-    env.run(&graph("p", BODY), &[]).expect(0);
+    let env = done();
     let original = env.own_refs();
     env.script(&SCRIPT.replace("content: \"test\\n\"", "content: \"another\\n\""));
     env.replay(&["--checkpoint", "check"]).expect(0);
@@ -136,11 +144,13 @@ fn replay_diverges() {
     assert_eq!(env.turns_of("r1"), ["r1.6", "r1.7"]);
     assert_eq!(env.turns_of("main").len(), 7);
     assert!(original.iter().all(|(name, at)| env.own_refs().get(name) == Some(at)));
+    env.assert_mirrored("main");
+    env.assert_mirrored("r1");
 }
 
 /// A session that has failed at `check`, which passes from now on.
-fn failed() -> TestEnv {
-    let env = TestEnv::with_script(SCRIPT);
+fn failed() -> MirroredEnv {
+    let env = MirroredEnv::of(TestEnv::with_script(SCRIPT));
     let flag = env.root().join("fixed");
     let body = BODY.replace("cat a.txt >> log.txt", &format!("test -e {} && cat a.txt >> log.txt", flag.display()));
     let body = body.replace("check -> tests", "check; check -> tests [condition=\"outcome=success\"]; tests");
@@ -173,6 +183,7 @@ fn resume_at_agent_turn() {
     assert_eq!(left, ["main.2", "main.3", "main.4", "main.5"]);
     let status = env.pleach(&["status", "--json", &env.session()]).expect(0).json();
     assert_eq!(status["tokens"]["input"], 90, "what was left was paid for");
+    env.assert_mirrored("main");
     env.resume(&["--turn", "1"]).expect(2).fails_with("session-over");
 }
 
@@ -188,6 +199,7 @@ fn resume_at_agent_turn_restores_agent_state() {
     let turns = story.all("AgentTurn");
     let first = turns[4]["messages"]["first"].as_u64().unwrap();
     assert_eq!(words(first), "Change it again.", "the model was asked with both turns, and nothing that came later");
+    env.assert_mirrored("main");
 }
 
 #[test]
@@ -200,6 +212,7 @@ fn resume_at_read_only_turn() {
         "one",
         "the newest commit at or before a turn without one"
     );
+    env.assert_mirrored("main");
 }
 
 #[test]

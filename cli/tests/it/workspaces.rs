@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::mirror::MirroredEnv;
 use crate::parallel::fan;
 use crate::sessions::{Gate, Story, graph, tool};
 use crate::support::{Checkout, TestEnv};
@@ -134,7 +135,7 @@ scripts:
 
 #[test]
 fn resume_at_node_restores_multiple_repos() {
-    let env = TestEnv::with_two_repos();
+    let env = MirroredEnv::of(TestEnv::with_two_repos());
     let gate = Gate::new(&env, "second");
     let body = tool("first", "echo 1 > app/one; echo 1 > web/one")
         + &tool("second", &format!("({}); cat app/one > web/two; cat web/one > app/two", gate.command()))
@@ -158,6 +159,7 @@ fn resume_at_node_restores_multiple_repos() {
     let keep = format!("refs/pleach/keep/{}-1", env.session());
     assert_eq!(env.git(&["show", &format!("{keep}:half")]), "dirty");
     assert_eq!(env.git_in(&env.web(), &["show", &format!("{keep}:one")]), "dirty");
+    env.pleach(&["record", "verify"]).expect(0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! The engine: trust, and nine rooms. Each may use those before it.
+//! The engine: trust, the mirror, and nine rooms. Each may use those before it.
 //!
 //! - [`trust`]: what needs approval before a repository is worked with.
+//! - [`mirror`]: copies records to a CXDB server.
 //! - [`merging`]: how two sides of a merge become one.
 //! - [`env`]: what runs share, and whom they may ask.
 //! - [`push`]: pushes sessions to remotes.
@@ -19,6 +20,7 @@ pub mod env;
 pub mod keep;
 pub mod landing;
 pub mod merging;
+pub mod mirror;
 pub mod push;
 pub mod retention;
 pub mod session;

@@ -55,6 +55,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         push: Default::default(),
         budget: Default::default(),
         attribution: Default::default(),
+        mirror: None,
         redactor: Redactor::new(std::iter::empty::<(String, String)>()),
         events: Broadcast::default(),
         cancel: Cancel::never(),

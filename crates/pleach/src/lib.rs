@@ -8,8 +8,8 @@
 
 // What is written down: names, settings, plans, and everything that can happen.
 pub use pleach_core::config::{
-    AgentChoice, Attribution, Config, ConfigError, Environment, HistoryShape, Isolation, Layer, Resolved,
-    UntestedFiles, resolve,
+    AgentChoice, Attribution, Config, ConfigError, Environment, HistoryShape, Isolation, Layer, MirrorAddress,
+    Resolved, UntestedFiles, resolve,
 };
 pub use pleach_core::event::{Event, Notification, Outcome, Recorded, Warning};
 pub use pleach_core::ids::{

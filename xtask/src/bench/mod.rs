@@ -9,6 +9,7 @@ mod history;
 mod jobs;
 mod memory;
 mod merge;
+mod mirror;
 mod nodes;
 mod options;
 mod parallel;
@@ -50,6 +51,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         [] => return Err(USAGE.into()),
     };
     let verdicts = match name {
+        "turn-commit" if options.cxdb => mirror::run_bench(&options)?,
         "turn-commit" => turn_commit::run(&options)?,
         "gateway" => gateway::run(&pleach()?, &options)?,
         "history" => history::run(&pleach()?, &options)?,

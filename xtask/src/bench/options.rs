@@ -27,6 +27,8 @@ pub struct Options {
     pub streams: usize,
     /// Agents at once.
     pub agents: usize,
+    /// Turns whose records are copied to a CXDB server.
+    pub cxdb: bool,
     /// Less is asked for where nothing else says how much.
     pub quick: bool,
 }
@@ -46,12 +48,14 @@ impl Options {
             calls: 2_000,
             streams: 100,
             agents: 50,
+            cxdb: false,
             quick: false,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value"));
             match *arg {
+                "--cxdb" => options.cxdb = true,
                 "--quick" => options = options.quick(),
                 "--sizes" => options.sizes = numbers(value()?)?,
                 "--turns" => options.turns = number(value()?)?,

@@ -89,7 +89,8 @@ fn a_number_used_again_is_another_run() {
     why("As Ada wants it.");
     // It has landed, so that nothing of it is kept.
     env.pleach(&["rm", &run]).expect(0);
-    env.script(&instead("As Bob wants it."));
+    // In the same second, its commit would be the same one if it did the same.
+    env.script(&instead("As Bob wants it.").replace("b.txt", "c.txt"));
     env.replay(&["--turn", "5"]).expect(0);
     assert_eq!(env.turns_of("r1"), ["r1.6", "r1.7"], "the number is given again");
     let turn = why("As Ada wants it.");

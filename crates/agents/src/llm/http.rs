@@ -44,6 +44,9 @@ const HTTP2: &[u8] = b"h2";
 /// The interval of HTTP/2 keep-alive pings, and how long their answer may take.
 const ALIVE: Duration = Duration::from_secs(20);
 
+/// The longest answer of a server that is no provider.
+const MOST_PLAIN: usize = 256 << 20;
+
 /// The longest answer of a proxy to `CONNECT`.
 const PROXY_ANSWER: usize = 16 << 10;
 
@@ -612,6 +615,27 @@ impl Drop for HttpAnswer {
             self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));
         }
     }
+}
+
+/// Asks a server that is no provider, without key and proxy, or with a body puts that there. Returns the status of the answer
+/// and what it says.
+pub async fn call_plain(
+    base: &str,
+    path: &str,
+    body: Option<Vec<u8>>,
+    patience: Duration,
+) -> Result<(u16, Vec<u8>), String> {
+    let call = async {
+        let client = HttpClient::new(ServerUrl::parse(base)?, None, patience)?;
+        let method = if body.is_some() { Method::PUT } else { Method::GET };
+        let mut answer = client.call(method, path, &[], body.unwrap_or_default().into()).await?;
+        Ok((answer.status, answer.bytes(MOST_PLAIN).await?))
+    };
+    // Connecting has a patience of its own.
+    let called: Option<Result<_, HttpError>> = within(patience, call).await;
+    called
+        .unwrap_or_else(|| Err(HttpError::Silent { address: base.to_owned(), waited: patience }))
+        .map_err(|error| error.to_string())
 }
 
 /// An error with its causes.

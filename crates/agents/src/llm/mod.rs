@@ -19,6 +19,7 @@ pub mod wire;
 
 pub use error::{Charge, ErrorClass, LlmError};
 pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
+pub use http::call_plain;
 pub(crate) use http::{HttpAnswer, HttpError};
 pub(crate) use message::newest_task;
 pub use message::{Message, Part, Role};

@@ -30,15 +30,6 @@ pub(super) fn values(config: &Config, tree: &ConfigNode, reading: &mut ReadConte
     derived_files(config, tree, reading);
 }
 
-/// Adds a warning for every setting that does nothing yet.
-pub(super) fn ignored(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
-    if config.record.cxdb.is_some() {
-        let hint = "Records are in git, and nowhere else.".to_owned();
-        let message = "`record.cxdb` is not supported yet and is ignored";
-        reading.report(place(tree, &["record", "cxdb"]), message, Some(hint));
-    }
-}
-
 /// What is left out of worktrees, or copied into them, is named from the root of the repository.
 fn check_excludes(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
     let is_path = |path: &str| {

@@ -242,7 +242,7 @@ impl MergedLayers {
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
         let layers = read_layers(layers, &mut origins, &mut found);
-        let Findings { mut errors, mut warnings } = found;
+        let Findings { mut errors, warnings } = found;
         errors.extend(unknown_agents(&layers, &origins));
         for mut layer in layers {
             for forgotten in agent_of_steps(&mut layer, &mut tree) {
@@ -279,8 +279,6 @@ impl MergedLayers {
             errors.append(&mut reading.errors);
             return Err(in_order(errors));
         }
-        check::ignored(&config, &tree, &mut reading);
-        warnings.append(&mut reading.errors);
         Ok(Self {
             config: Config { root, ..config },
             provenance,

@@ -15,6 +15,7 @@ mod environment;
 mod error;
 mod home_path;
 mod layer;
+mod mirror_address;
 mod model;
 mod node;
 mod provider;
@@ -34,6 +35,7 @@ pub use error::{ConfigError, Precedence, Source};
 pub use home_path::HomePath;
 pub use home_path::{at_home, moved};
 pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
+pub use mirror_address::{InvalidMirrorAddress, MirrorAddress};
 pub use model::EXCLUDED_BY_DEFAULT;
 pub use model::{
     AgentSettings, AgentStdin, Attribution, AttributionNotes, BudgetSettings, CommitGranularity, Config,

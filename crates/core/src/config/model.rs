@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::agent::{AgentChoice, AgentRef};
 use super::define::{choice, section};
 use super::home_path::HomePath;
+use super::mirror_address::MirrorAddress;
 use super::provider::{ProviderName, ProvidersSettings};
 use super::read::{Setting, SettingKey};
 use crate::ids::{BranchName, RepoName};
@@ -470,8 +471,8 @@ section! {
         push: RecordPush = RecordPush::Auto,
         /// Seconds between two pushes to a remote; 0 pushes after every commit.
         push_interval: u64 = 10,
-        /// A CXDB server, as host:port, for a copy of every record. Not supported yet, and ignored.
-        cxdb: Option<String> = None,
+        /// A CXDB server that gets a copy of every record.
+        cxdb: Option<MirrorAddress> = None,
     }
 }
 

@@ -4,7 +4,7 @@
 //! record holds every setting, defaults included, but nothing that belongs to one machine:
 //!
 //! - never where keys come from or go to (`base_url`, `api_key`, `headers`, `api_base`, `api_key_command`, `proxy`),
-//!   `worktrees.base`, and the paths of the sandbox: these are always the resuming machine's;
+//!   `worktrees.base`, `record.cxdb`, and the paths of the sandbox: these are always the resuming machine's;
 //! - the budget and the limits on commits that are set where the session continues: a limit is raised by setting it
 //!   and resuming; the same holds for the models of a provider, and for the paths and remotes of repositories;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
@@ -118,6 +118,7 @@ impl Config {
             provider.settings.api_key_command = None;
             provider.settings.proxy = None;
         }
+        self.record.cxdb = None;
         self.worktrees.base = None;
         self.sandbox.rw.clear();
         self.sandbox.ro.clear();
@@ -233,6 +234,9 @@ impl MergedLayers {
         }
         if set("commit.max_new_files") && mine("commit.max_new_files") {
             self.config.commit.max_new_files = local.config.commit.max_new_files;
+        }
+        if mine("record.cxdb") {
+            self.config.record.cxdb = own.record.cxdb.take();
         }
         if mine("worktrees.base") {
             self.config.worktrees.base = own.worktrees.base.take();

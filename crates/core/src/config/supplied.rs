@@ -156,7 +156,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
         add(SuppliedKind::Directory, format!("workspace.repos.{name}.path"), outside);
         add(SuppliedKind::Remote, format!("workspace.repos.{name}.remote"), repo.remote.clone());
     }
-    add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.clone());
+    add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.as_ref().map(ToString::to_string));
     let sandbox = &config.sandbox;
     let weaker = match sandbox.mode {
         SandboxMode::Off => true,

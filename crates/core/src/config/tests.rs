@@ -415,17 +415,6 @@ fn unknown_variables_are_ignored_with_a_warning() {
 }
 
 #[test]
-fn settings_that_do_nothing_yet_are_named_in_a_warning() {
-    let resolved = resolved(vec![Layer::file(Precedence::Project, "/p/pleach.yaml", "record: {cxdb: 'a:1'}\n")]);
-    insta::assert_snapshot!(shown(&resolved.warnings), @r"
-    /p/pleach.yaml:1:16: `record.cxdb` is not supported yet and is ignored
-     1 | record: {cxdb: 'a:1'}
-       |                ^^^^^
-    Records are in git, and nowhere else.
-    ");
-}
-
-#[test]
 fn unsupported_arborist_features_are_named_in_one_warning() {
     let warnings = |file: &str| {
         let resolved = resolved(vec![Layer::file(Precedence::Arborist, "/p/.arborist/config.json", file)]);

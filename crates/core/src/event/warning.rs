@@ -68,10 +68,13 @@ codes! {
     // Remotes.
     FetchFailed "fetch-failed" "a repository could not be fetched; the session starts from what is here"
     PushFailed "push-failed" "a push failed; the work goes on and is pushed later"
-    PushAwaited "push-awaited" "nothing else is left to do, and the last push is waited for"
+    PushAwaited "push-awaited" "nothing else is left to do, and the last push, or the last copy at a mirror, is waited for"
     RecordsAsBranches "records-as-branches" "a remote refuses the refs of records, which are branches there"
     PushedBeside "pushed-beside" "a remote has other commits on a session's branch, which is pushed beside it"
     RecordsElsewhere "records-elsewhere" "the records of sessions are in another repository than the settings say"
+    MirrorBehind "mirror-behind" "a CXDB server lacks records of a session; the work went on"
+    MirrorTypes "mirror-types" "a CXDB server does not know the types of pleach's turns, and cannot show their fields"
+    CommitsLost "commits-lost" "records at a mirror speak of commits that no remote has; the session goes on before them"
     RecordsNotPushed "records-not-pushed" "records are not pushed, so no other machine can continue the session"
 
     // Worktrees.

@@ -21,7 +21,7 @@ use os::process::Cancel;
 use os::process::sandbox::SandboxPolicy;
 use pleach_core::budget::{BudgetLimits, day_of};
 use pleach_core::clock;
-use pleach_core::config::Attribution;
+use pleach_core::config::{Attribution, MirrorAddress};
 use pleach_core::event::{AgentSpoke, AgentWaits, Event, Notification, Recorded, Warning};
 use pleach_core::ids::{ContextId, NodeId, RepoName, SessionId};
 use pleach_core::plan::parallel::FanInPolicy;
@@ -50,6 +50,8 @@ pub struct Engine {
     pub tiers: TierOptions,
     /// What is pushed where, and when.
     pub push: PushSettings,
+    /// The mirror of records.
+    pub mirror: Option<MirrorAddress>,
     /// Spending limits.
     pub budget: Budget,
     /// What commits say about the agent beyond their trailers.

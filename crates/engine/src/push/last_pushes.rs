@@ -21,7 +21,7 @@ pub(crate) async fn wait_for_pushes(engine: &Engine, pushes: Vec<oneshot::Receiv
         }
     });
     if tokio::time::timeout(UNSAID, all.as_mut()).await.is_err() {
-        let text = "nothing else is left to do; waiting for the last push to end; Ctrl-C gives it up";
+        let text = "nothing else is left to do; waiting for the last push or copy to end; Ctrl-C gives it up";
         engine.warn(WarningCode::PushAwaited.with(text.to_owned()));
         all.await;
     }

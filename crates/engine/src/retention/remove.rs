@@ -15,6 +15,7 @@ use crate::keep::{
     KeptWork, Obstacle, RecordRefs, RemoveError, delete, records, remove_directory, remove_run_directory,
     run_directory, uncommitted,
 };
+use crate::mirror;
 use crate::view::run_worktrees;
 use git::Repo;
 use git::record::check_chain;
@@ -284,6 +285,7 @@ impl Removal {
             part.remove_branches(done)?;
         }
         PushState::forget(self.repo.common_dir(), &self.run)?;
+        mirror::forget(&self.repo, &self.run)?;
         delete(&self.repo, self.records)?;
         done(&(None, record));
         self.locks.remove().map_err(Error::from)?;

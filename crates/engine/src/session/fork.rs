@@ -162,6 +162,7 @@ fn begin_replay(session: &Session, fork: &ContextForked, lock: Lock) -> Result<C
     let first = recorder.append(session.repo.writer(), &batch)?;
     let (repo, name) = (session.plan.repos.record_name().clone(), recorder.reference());
     session.plan.push.note([RefNote { repo, name, commit: first }]);
+    session.plan.mirror.recorded(&id);
     let events = history.events().count() + 1;
     let opened = OpenedContext { id, state, recorder, lock, workspace: None, events, written: batch.events };
     Ok(session.new_context(opened))
@@ -183,6 +184,7 @@ pub(super) fn begin_fork(parent: &Context, origin: ForkOrigin, lock: Lock) -> Re
     let first = recorder.append(parent.repo.writer(), &batch)?;
     let (repo, name) = (parent.plan.repos.record_name().clone(), recorder.reference());
     parent.plan.push.note([RefNote { repo, name, commit: first }]);
+    parent.plan.mirror.recorded(&state.id);
     let (id, written) = (state.id.clone(), batch.events);
     let opened = OpenedContext { id, state, recorder, lock, workspace: None, events: 1, written };
     Ok(Context::new(Arc::clone(&parent.engine), parent.repo.clone(), Arc::clone(&parent.plan), opened))

@@ -11,7 +11,7 @@ use crate::push::{PushOccasion, wait_for_pushes};
 /// Runs until the pipeline ends or pauses, and pushes what is to be pushed then.
 pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
     let ended = run_recorded(session).await;
-    // A queue without anything to push has nobody who answers.
+    // A queue without anything to push has nobody who answers. What a mirror lacks is copied when the session is dropped.
     let _ = push_last(session, &ended).await;
     session.check_own().and(ended)
 }
@@ -22,6 +22,11 @@ fn push_last(session: &Session, ended: &Result<SessionEnded, Error>) -> oneshot:
         Ok(SessionEnded::Completed) => PushOccasion::Completed,
         _ => PushOccasion::Stopped,
     })
+}
+
+/// The same, and the last copies to a mirror.
+fn copy_last(session: &Session, ended: &Result<SessionEnded, Error>) -> Vec<oneshot::Receiver<()>> {
+    std::iter::once(push_last(session, ended)).chain(session.plan.mirror.end()).collect()
 }
 
 async fn run_recorded(session: &mut Session) -> Result<SessionEnded, Error> {
@@ -40,6 +45,7 @@ async fn run_recorded(session: &mut Session) -> Result<SessionEnded, Error> {
 /// Runs an attempt at a task. The end of its last node is written with the task's last step, which follows at once.
 pub(crate) async fn run_attempt(session: &mut Session) -> Result<SessionEnded, Error> {
     session.plan.push.begin();
+    session.plan.mirror.begin();
     session.announce();
     let ended = Pump::new(session).run().await;
     session.check_own().and(ended)
@@ -49,7 +55,7 @@ pub(crate) async fn run_attempt(session: &mut Session) -> Result<SessionEnded, E
 pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
     SpawnedRun::new(session.events(), async move {
         let ended = run_recorded(&mut session).await;
-        wait_for_pushes(&session.engine, vec![push_last(&session, &ended)]).await;
+        wait_for_pushes(&session.engine, copy_last(&session, &ended)).await;
         let ended = session.check_own().and(ended);
         (session, ended)
     })
@@ -59,7 +65,8 @@ pub fn spawn_session(mut session: Session) -> SpawnedRun<(Session, Result<Sessio
 pub fn spawn_beside(mut session: Session) -> SpawnedRun<(Session, Result<SessionEnded, Error>)> {
     SpawnedRun::new(session.events(), async move {
         let ended = run_recorded(&mut session).await;
-        session.engine.supervisor.leave_pushes(push_last(&session, &ended));
+        let copies = copy_last(&session, &ended);
+        copies.into_iter().for_each(|copied| session.engine.supervisor.leave_pushes(copied));
         let ended = session.check_own().and(ended);
         (session, ended)
     })

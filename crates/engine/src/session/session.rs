@@ -10,6 +10,7 @@ use super::context::{Context, OpenedContext, worktrees};
 use super::executor::{Assignment, Executor, Running, WorkWatch};
 use super::worker::WorkerReport;
 use crate::env::{Engine, Error, Registered, RunLedger, SessionRepos, Subscription};
+use crate::mirror::{MirrorHooks, MirrorQueue};
 use crate::push::{PushQueue, PushSource, RefNote};
 use agents::agent::Roster;
 use git::Repo;
@@ -324,11 +325,17 @@ impl Session {
     }
 }
 
-/// Opens the queue of pushes, with the refs that are there: those of an earlier run may not have been pushed.
+/// Opens the queues of the mirror and of pushes, these with the refs that are there: those of an earlier run may not have been pushed.
 fn open_queue(engine: &Arc<Engine>, plan: &mut SessionPlan, root: &State) -> Vec<Warning> {
     let source = PushSource { run: &plan.run, repos: &plan.repos, cancel: &plan.cancel };
     let (queue, warnings) = PushQueue::open(engine, &source);
     plan.push = queue;
+    if let Some(address) = &engine.mirror {
+        let (warn, left) = (Arc::clone(engine), Arc::clone(&engine.supervisor));
+        let warn = Box::new(move |warning| warn.warn(warning));
+        let hooks = MirrorHooks { warn, left: Box::new(move |ended| left.leave_pushes(ended)) };
+        plan.mirror = MirrorQueue::open(plan.repos.record(), &plan.run, address, plan.cancel.clone(), hooks);
+    }
     if !plan.push.is_open() {
         return warnings;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::task::TaskJob;
 use crate::env::{Engine, Error, SessionRepos};
+use crate::mirror::MirrorQueue;
 use crate::push::{PushQueue, RefNote};
 use crate::view::start_node;
 use git::Repo;
@@ -36,6 +37,8 @@ pub(crate) struct SessionPlan {
     pub cancel: Cancel,
     /// What is pushed of it.
     pub push: PushQueue,
+    /// What is copied of it to a mirror.
+    pub mirror: MirrorQueue,
 }
 
 impl SessionPlan {
@@ -53,8 +56,8 @@ impl SessionPlan {
         }
         let start_node = start_node(&pipeline)?;
         let (pipeline, slot) = (Arc::new(pipeline), FIRST_SLOT);
-        let push = PushQueue::default();
-        Ok(Self { run, started, pipeline, start_node, job, slot, repos, cancel, push })
+        let (push, mirror) = (PushQueue::default(), MirrorQueue::default());
+        Ok(Self { run, started, pipeline, start_node, job, slot, repos, cancel, push, mirror })
     }
 
     /// The id of its task, if it is part of a tree run.

@@ -78,6 +78,12 @@ pub fn for_workspace(resolved: &Resolved, environment: &Environment) -> Vec<Trus
     settings.chain(linked_repos(resolved)).map(TrustItem::from).collect()
 }
 
+/// What needs approval before records are copied to a mirror, or read from there.
+pub fn for_mirror(resolved: &Resolved, environment: &Environment) -> Vec<TrustItem> {
+    let all = supplied(resolved, environment).into_iter();
+    all.filter(|item| item.kind == SuppliedKind::RecordAddress).map(TrustItem::from).collect()
+}
+
 /// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no worktree set up.
 fn concerns_planner(item: &Supplied) -> bool {
     !item.key.starts_with("tree.")

@@ -56,7 +56,7 @@ impl World {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
-    fn environment(&self) -> Environment {
+    pub fn environment(&self) -> Environment {
         Environment::from_pairs([
             ("PATH", std::env::var("PATH").unwrap()),
             ("HOME", self.root.join("home").to_str().unwrap().to_owned()),
@@ -95,6 +95,7 @@ impl World {
             budget: Default::default(),
             push: Default::default(),
             attribution: Default::default(),
+            mirror: None,
             events: Broadcast::default(),
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
             cancel: Cancel::never(),

@@ -7,9 +7,13 @@ mod contexts;
 mod engine;
 mod executor;
 mod merging;
+mod mirror;
 mod steps;
 mod stopping;
 mod trust;
+
+#[path = "../../../testing/cxdb_server.rs"]
+mod cxdb_server;
 
 #[path = "../../../testing/real_git.rs"]
 mod real_git;

@@ -133,6 +133,15 @@ impl Repo {
             .map_err(|error| Error::object("commit", &id, explain(&error)))
     }
 
+    /// A commit, byte for byte.
+    pub fn commit_object(&self, id: CommitId) -> Result<Vec<u8>, Error> {
+        let id = to_gix(id);
+        let repo = self.local();
+        let mut commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        objects::check(id, Kind::Commit, &commit.data)?;
+        Ok(commit.take_data())
+    }
+
     /// The tree of a commit.
     pub fn tree_of(&self, commit: CommitId) -> Result<TreeId, Error> {
         let id = to_gix(commit);

@@ -115,6 +115,12 @@ impl Writer {
         Ok(from_gix(&id))
     }
 
+    /// A commit that was made before, byte for byte.
+    pub fn commit_object(&mut self, bytes: &[u8]) -> Result<CommitId, Error> {
+        let id = self.handle.objects.write_buf(ObjectKind::Commit, bytes).doing("build a commit")?;
+        Ok(from_gix(&id))
+    }
+
     /// A commit again, on other parents and with another tree. Everything else stays byte for byte: message, author,
     /// committer and both dates. A signature is left out, because it would no longer be true.
     pub fn commit_again(&mut self, original: CommitId, tree: TreeId, parents: &[CommitId]) -> Result<CommitId, Error> {

@@ -12,6 +12,7 @@ pub mod entries;
 mod message;
 mod planning;
 mod reader;
+mod stored;
 mod turns;
 mod walk;
 mod writer;
@@ -21,6 +22,7 @@ pub use cut::{CutTarget, NoCut, cut_at, left_events};
 pub use entries::{EntryError, StoredEntry, entry_history, entry_log, read_entry};
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record, TaskSummary};
+pub use stored::{ChainRecord, StoredRecord, chain_records};
 pub use turns::AgentTurns;
 pub use walk::{ChainTip, ChainWalk, RecordCommit, StoredMessage, chain_tips};
 pub use writer::{Batch, ChainEnd, Recorder};
@@ -31,6 +33,9 @@ use pleach_core::ids::{ContextId, RunId, SessionId};
 
 /// The trailer that marks a commit as a record; its value is the layout's version.
 const RECORD_TRAILER: &str = "Pleach-Record";
+
+/// The trailer that names the session.
+const SESSION_TRAILER: &str = "Pleach-Session";
 
 /// The trailer that names the context whose record it is.
 const CONTEXT_TRAILER: &str = "Pleach-Context";

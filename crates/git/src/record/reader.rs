@@ -141,6 +141,15 @@ impl History {
         }
     }
 
+    /// Where a replay goes on, by the first record of one of its contexts; none for other contexts.
+    pub(super) fn cut_before(repo: &Repo, session: &SessionId, first: CommitId) -> Result<Option<CutPoint>, Error> {
+        let found = read_record(repo, session, first, repo.commit(first)?.tree)?;
+        Ok(match found.events.into_iter().next().map(|recorded| recorded.event) {
+            Some(Event::ContextForked(fork)) => fork.replayed.map(|replayed| replayed.to),
+            _ => None,
+        })
+    }
+
     /// The newest event that counts at a point.
     pub fn event_at(repo: &Repo, session: &SessionId, point: CutPoint) -> Result<Option<Recorded>, Error> {
         let read = || read_record(repo, session, point.record, repo.commit(point.record)?.tree);

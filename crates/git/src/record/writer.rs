@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message,
+    CONTEXT_TRAILER, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSION_TRAILER, TASK_TRAILER, context_ref,
+    message,
 };
 use crate::git::{self, BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use pleach_core::event::{Event, Recorded};
@@ -131,7 +132,7 @@ impl Recorder {
             body: String::new(),
             trailers: [
                 (RECORD_TRAILER, RECORD_VERSION.to_string()),
-                ("Pleach-Session", self.session.to_string()),
+                (SESSION_TRAILER, self.session.to_string()),
                 (CONTEXT_TRAILER, self.context.to_string()),
             ]
             .into_iter()

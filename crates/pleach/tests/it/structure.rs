@@ -18,7 +18,10 @@ const ORDER: [(&str, &[&str]); 6] = [
     ("os", &["deadline", "confined_fs", "plain_file", "process"]),
     ("git", &["git", "record", "workspace"]),
     ("agents", &["llm", "gateway", "agent"]),
-    ("engine", &["trust", "merging", "env", "push", "view", "keep", "session", "landing", "tree", "retention"]),
+    (
+        "engine",
+        &["trust", "mirror", "merging", "env", "push", "view", "keep", "session", "landing", "tree", "retention"],
+    ),
     ("history", &["compare", "why", "journal", "export", "notes"]),
 ];
 
@@ -70,7 +73,7 @@ fn the_crates_depend_on_what_is_listed() {
     os: close_fds fastrand pleach-core rustix thiserror tokio landlock seccompiler libc
     git: crc32fast fastrand filetime getrandom gix ignore jiff os pleach-core rustix serde serde_json thiserror zlib-rs
     agents: base64 bytes fastrand globset http-body-util hyper hyper-util ignore jiff os pleach-core regex rustls-native-certs ruzstd serde serde-saphyr serde_json thiserror tokio tokio-rustls zlib-rs
-    engine: agents fastrand git jiff os pleach-core postcard rustix serde serde_json thiserror tokio
+    engine: agents blake3 fastrand git jiff os pleach-core postcard rmp-serde rustix serde serde_json thiserror tokio
     history: agents engine git jiff os pleach-core regex ring serde serde_json thiserror
     pleach: agents engine git os pleach-core
     ");

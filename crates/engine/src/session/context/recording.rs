@@ -179,6 +179,7 @@ fn note_transition(context: &Context, record: CommitId, tips: &Snapshot) {
         Some(RefNote { repo: repo.clone(), name, commit: *commit })
     });
     context.plan.push.note(std::iter::once(record).chain(branches));
+    context.plan.mirror.recorded(&context.state.id);
 }
 
 /// Whether the session's branch carries the commits of turns.
