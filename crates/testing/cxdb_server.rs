@@ -129,6 +129,19 @@ impl CxdbServer {
         self.shared.state().faults.error = Some(n);
     }
 
+    /// After `n` more appends, the next one gets a sibling at once: another client's, on the same parent.
+    pub fn sibling_after(&self, n: usize) {
+        self.shared.state().faults.sibling = Some(n);
+    }
+
+    /// A turn of a context is no longer in its chain.
+    pub fn lose(&self, context: u64, index: usize) {
+        let chain = self.chain(context);
+        let mut state = self.shared.state();
+        let next = state.store.turns.iter_mut().find(|turn| turn.turn == chain[index + 1].turn);
+        next.expect("another one follows").parent = chain[index].parent;
+    }
+
     /// The connection of the next request is gone, as after a long silence: the request is not worked.
     pub fn hang_up(&self) {
         self.shared.state().faults.hang_up = true;
@@ -147,12 +160,9 @@ impl CxdbServer {
 
     /// Appends a turn at the context's head, as another client would, and returns its id. No fault counts it.
     pub fn append_foreign(&self, context: u64) -> u64 {
-        let (type_id, payload) = ("com.example.Note".to_owned(), b"\x81\x01\xa4note".to_vec()); // {1: "note"}
-        let hash = *blake3::hash(&payload).as_bytes();
-        let turn = StoredTurn { turn: 0, parent: 0, depth: 0, type_id, version: 1, encoding: 1, hash, payload };
         let mut state = self.shared.state();
         let parent = state.store.parent_of(context, 0).expect("the context is known");
-        let turn = state.store.append(context, parent, turn).turn;
+        let turn = state.store.append(context, parent, foreign()).turn;
         self.shared.changed.notify_all();
         turn
     }
@@ -199,7 +209,15 @@ impl CxdbServer {
 
     /// Waits until at least `n` turns are stored; false when the time is over before.
     pub fn appended(&self, n: usize, timeout: Duration) -> bool {
-        let are_few = |state: &mut State| state.store.turns.len() < n;
+        self.wait_while(timeout, |state| state.store.turns.len() < n)
+    }
+
+    /// Waits until at least `n` requests were worked, appends among them; false when the time is over before.
+    pub fn worked(&self, n: usize, timeout: Duration) -> bool {
+        self.wait_while(timeout, |state| state.worked < n)
+    }
+
+    fn wait_while(&self, timeout: Duration, are_few: impl Fn(&mut State) -> bool) -> bool {
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), timeout, are_few);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
@@ -241,6 +259,7 @@ struct State {
     connections: BTreeMap<u64, Arc<Connection>>,
     opened: u64,
     accepted: usize,
+    worked: usize,
     is_stopping: bool,
 }
 
@@ -254,6 +273,7 @@ struct Faults {
     silence: Option<usize>,
     error: Option<usize>,
     half: Option<usize>,
+    sibling: Option<usize>,
     close: Option<usize>,
     /// The connections with appends that were not answered, to be closed with the last of them.
     muted: BTreeSet<u64>,
@@ -330,6 +350,7 @@ impl State {
         let (kind, payload) =
             if frame.kind == APPEND_TURN { self.append(frame)? } else { self.store.work(&connection, frame)? };
         let answer = encode_frame(kind, frame.request, &payload);
+        self.worked += 1;
         if kind == APPEND_TURN {
             self.count_append(id)?;
         }
@@ -349,7 +370,11 @@ impl State {
             return Some((ERROR, error_reply(500, "no space")));
         }
         let StoredTurn { turn, depth, hash, .. } = self.store.append(context, parent, turn);
-        Some((APPEND_TURN, [&context.to_le_bytes()[..], &turn.to_le_bytes(), &depth.to_le_bytes(), hash].concat()))
+        let answer = [&context.to_le_bytes()[..], &turn.to_le_bytes(), &depth.to_le_bytes(), hash].concat();
+        if is_due(&mut self.faults.sibling) {
+            self.store.append(context, parent, foreign());
+        }
+        Some((APPEND_TURN, answer))
     }
 
     /// What the faults do after a stored append. None when its connection is closed.
@@ -369,6 +394,13 @@ impl State {
         closed.iter().filter_map(|id| self.connections.remove(id)).for_each(|connection| connection.shut());
         None
     }
+}
+
+/// A turn of another client.
+fn foreign() -> StoredTurn {
+    let (type_id, payload) = ("com.example.Note".to_owned(), b"\x81\x01\xa4note".to_vec()); // {1: "note"}
+    let hash = *blake3::hash(&payload).as_bytes();
+    StoredTurn { turn: 0, parent: 0, depth: 0, type_id, version: 1, encoding: 1, hash, payload }
 }
 
 /// Counts down, and is true once, when nothing is left to count.

@@ -63,7 +63,10 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let repo = make_repository(&demo)?;
     let search = Search::from(&dir, Some(&dir.join("pleach.yaml")));
     let settings = settings::load(globals.environment.clone(), &search)?;
-    let config: &Config = &settings.resolved.config;
+    let mut config: Config = settings.resolved.config.clone();
+    // What it shows stays on this machine.
+    config.record.cxdb = None;
+    let config = &config;
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
     let pipeline = check_pipeline(globals, &file, BTreeMap::new(), config)?.pipeline;
     let built = build(globals, &settings, config, Answers::default())?;

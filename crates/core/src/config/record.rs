@@ -281,8 +281,11 @@ impl MergedLayers {
     }
 }
 
-/// Takes the list of left-out settings off a recorded configuration.
+/// Takes the list of left-out settings off a recorded configuration, and what older versions have recorded unread.
 fn take_machine(value: &mut Value) -> Vec<String> {
+    if let Some(record) = value.get_mut("record").and_then(Value::as_object_mut) {
+        record.shift_remove("cxdb");
+    }
     let list = match value {
         Value::Object(map) => map.shift_remove(MACHINE),
         _ => None,

@@ -22,7 +22,7 @@ pub async fn mirror_run(
     address: &MirrorAddress,
     mut copied: impl FnMut(CaughtUp) + Send,
 ) -> Result<(CaughtUp, Option<MirrorError>), MirrorError> {
-    let mut mirror = RunMirror::new(repo.clone(), run.clone(), address.clone());
+    let mut mirror = RunMirror::new(repo.clone(), run.clone(), address.clone()).comparing_all();
     let contexts = run_contexts(repo, run)?.into_iter().collect();
     let mut total = CaughtUp::default();
     let mut count = |batch: CaughtUp| {

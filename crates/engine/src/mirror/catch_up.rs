@@ -14,9 +14,9 @@ use super::chain::{Missing, encoded, missing, tail};
 use super::connection::Connection;
 use super::contexts::{self, MirroredContext};
 use super::error::MirrorError;
-use super::frame::{LastTurn, MirrorHead, MirrorRequest, MirrorTurn, Reply};
+use super::frame::{Hash, LastTurn, MirrorHead, MirrorRequest, MirrorTurn, Reply};
 use super::http::put_types;
-use super::payload::{EncodedRecord, EventPlace, Payload};
+use super::payload::{EncodedRecord, EventPlace};
 use super::report::CaughtUp;
 use git::Repo;
 use git::record::{ChainRecord, run_contexts};
@@ -25,7 +25,7 @@ use os::deadline::within;
 use pleach_core::config::MirrorAddress;
 use pleach_core::ids::{ContextId, RunId};
 
-/// How many of the newest turns are compared before anything is added: more than are ever sent together.
+/// How many of the newest turns a run compares before it adds anything: more than are ever sent together.
 const TAIL: u32 = 300;
 
 /// Records that are read and written together.
@@ -48,6 +48,8 @@ pub(super) struct RunMirror {
     run: RunId,
     address: MirrorAddress,
     connection: Option<Connection>,
+    /// How many of the newest turns are compared before anything is added.
+    compared: u32,
     /// Where contexts end, all of which is acknowledged.
     stands: BTreeMap<ContextId, Stand>,
     /// Contexts with appends that were not acknowledged: the last turn that was.
@@ -67,12 +69,18 @@ impl RunMirror {
             run,
             address,
             connection: None,
+            compared: TAIL,
             stands: BTreeMap::new(),
             doubtful: BTreeMap::new(),
             opened: BTreeSet::new(),
             types: None,
             lock: None,
         }
+    }
+
+    /// The same, and every turn is compared before anything is added.
+    pub fn comparing_all(self) -> Self {
+        Self { compared: u32::MAX, ..self }
     }
 
     /// The same, over a connection of another run.
@@ -91,7 +99,8 @@ impl RunMirror {
         copied: &mut (dyn FnMut(CaughtUp) + Send),
     ) -> Result<(), MirrorError> {
         if self.lock.is_none() {
-            self.lock = Some(contexts::lock(&self.repo, &self.run)?);
+            let locked = self.blocking(self.run.clone(), |repo, run| Ok(contexts::lock(repo, &run)?)).await?;
+            self.lock = Some(locked);
         }
         let mut done = BTreeSet::new();
         for context in wanted {
@@ -214,27 +223,59 @@ impl RunMirror {
 
     /// Looks for the newest event of a context at the mirror.
     async fn find(&mut self, context: &ContextId) -> Result<Option<FoundStand>, MirrorError> {
-        let known = contexts::read(&self.repo, &self.address, &self.run.session, context)?;
-        let Some(MirroredContext { context: mirrored, open, .. }) = known else { return Ok(None) };
-        let last = MirrorRequest::Last { context: mirrored, limit: TAIL, payloads: false };
-        let Some(Reply::Last(turns)) = self.ask(last).await? else { return Ok(None) };
+        let Some(MirroredContext { context: mirrored, open, .. }) = self.known(context).await? else { return Ok(None) };
+        let last = MirrorRequest::Last { context: mirrored, limit: self.compared, payloads: false };
+        let Some(Reply::Last(mut turns)) = self.ask(last).await? else { return Ok(None) };
         // What others have added is left where it is.
         let is_own = |turn: &LastTurn| TurnType::read(&turn.type_id, turn.version).is_some();
         let Some(index) = turns.iter().rposition(is_own) else { return Ok(None) };
-        let turn = &turns[index];
-        let payload = self.connection().await?.blobs(&[turn.hash]).await?;
-        let payload = payload.first().and_then(|bytes| Payload::read(&turn.type_id, turn.version, bytes));
-        let Some(at) = payload.map(|payload| payload.place) else { return Ok(None) };
-        let (run, named) = (self.run.clone(), context.clone());
-        let tail = self.blocking((run, named), move |repo, (run, named)| tail(repo, &run, &named, at, TAIL as usize));
-        let Some(tail) = tail.await? else { return Ok(None) };
-        // A server may have taken some of what an earlier process had sent together, and refused others.
-        let there = turns[..=index].iter().rev().map(|turn| turn.hash);
-        let is_whole =
-            there.eq(tail.iter().take(index + 1).copied()) && (turns.len() == TAIL as usize || tail.len() == index + 1);
-        let head = MirrorHead { context: mirrored, turn: turn.turn, depth: turn.depth };
         let may_go_on = !open && index + 1 == turns.len();
+        let are_all = turns.len() < self.compared as usize;
+        turns.truncate(index + 1);
+        let (turn, depth, hash) = (turns[index].turn, turns[index].depth, turns[index].hash);
+        let Some(at) = self.place(hash).await? else { return Ok(None) };
+        let head = MirrorHead { context: mirrored, turn, depth };
+        let is_whole = self.is_whole(context, at, turns, are_all).await?;
         Ok(is_whole.then_some(FoundStand { stand: Stand { head, at: Some(at) }, may_go_on }))
+    }
+
+    /// The event of a turn by the name of its payload; none if the mirror has lost that.
+    async fn place(&mut self, hash: Hash) -> Result<Option<EventPlace>, MirrorError> {
+        for _ in 0..2 {
+            match self.connection().await?.blobs(&[hash], usize::MAX).await {
+                Err(MirrorError::Closed | MirrorError::Odd(_)) => self.connection = None,
+                payloads => {
+                    // Somebody else may have written it, and it may be large.
+                    return self.blocking(payloads?, |_, payloads| Ok(EventPlace::read(&payloads.concat()))).await;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether turns, oldest first, are those of a chain up to an event: a server may have taken some of what was sent
+    /// together and refused others, and somebody else may have written in between.
+    async fn is_whole(
+        &self,
+        context: &ContextId,
+        at: EventPlace,
+        turns: Vec<LastTurn>,
+        are_all: bool,
+    ) -> Result<bool, MirrorError> {
+        let (run, named, most) = (self.run.clone(), context.clone(), self.compared as usize);
+        self.blocking((run, named, turns), move |repo, (run, named, turns)| {
+            let Some(tail) = tail(repo, &run, &named, at, most)? else { return Ok(false) };
+            let there = turns.iter().rev().map(|turn| turn.hash);
+            Ok(there.eq(tail.iter().take(turns.len()).copied()) && (!are_all || tail.len() == turns.len()))
+        })
+        .await
+    }
+
+    /// What a context is called at the mirror.
+    async fn known(&self, context: &ContextId) -> Result<Option<MirroredContext>, MirrorError> {
+        let input = (self.address.clone(), self.run.session.clone(), context.clone());
+        let read = |repo: &Repo, (address, session, context)| contexts::read(repo, &address, &session, &context);
+        self.blocking(input, read).await
     }
 
     /// A context that goes on from a turn, if the mirror still has that and it holds the same event.
@@ -242,10 +283,11 @@ impl RunMirror {
         self.doubtful.remove(context);
         let forked = self.ask(MirrorRequest::Fork { base: stand.head.turn }).await?;
         let Some(Reply::Head(head)) = forked else { return Ok(None) };
-        let last = self.ask(MirrorRequest::Last { context: head.context, limit: 1, payloads: true }).await?;
-        let Some(Reply::Last(turns)) = last else { return Ok(None) };
-        let held = turns.last().and_then(|last| Payload::read(&last.type_id, last.version, last.payload.as_ref()?));
-        if held.map(|payload| payload.place) != stand.at {
+        let last = MirrorRequest::Last { context: head.context, limit: self.compared, payloads: false };
+        let Some(Reply::Last(turns)) = self.ask(last).await? else { return Ok(None) };
+        let Some(at) = stand.at else { return Ok(None) };
+        let are_all = turns.len() < self.compared as usize;
+        if !self.is_whole(context, at, turns, are_all).await? {
             return Ok(None);
         }
         self.begin(context, Stand { head, at: stand.at }).await.map(Some)
@@ -270,8 +312,9 @@ impl RunMirror {
 
     /// A context that goes on from the record another one was forked at, where the mirror has that.
     async fn fork(&mut self, context: &ContextId, parent: &ChainRecord) -> Result<Option<Stand>, MirrorError> {
-        let known = contexts::read(&self.repo, &self.address, &self.run.session, &parent.context)?;
-        let Some(MirroredContext { context: mirrored, .. }) = known else { return Ok(None) };
+        let Some(MirroredContext { context: mirrored, .. }) = self.known(&parent.context).await? else {
+            return Ok(None);
+        };
         let turns = self.blocking(parent.clone(), |repo, parent| encoded(repo, &parent)).await?.turns;
         let number = parent.events.unwrap_or(turns.len());
         let Some(wanted) = number.checked_sub(1).and_then(|index| turns.get(index)).map(MirrorTurn::hash) else {
@@ -300,8 +343,9 @@ impl RunMirror {
         chain: Vec<ChainRecord>,
         copied: &mut (dyn FnMut(CaughtUp) + Send),
     ) -> Result<(), MirrorError> {
-        if self.opened.insert(context.clone()) {
+        if !self.opened.contains(context) {
             self.note(context, stand.head.context, true).await?;
+            self.opened.insert(context.clone());
         }
         let mut batches = chain.chunks(BATCH).map(<[_]>::to_vec).collect::<Vec<_>>().into_iter();
         let repo = self.repo.clone();
@@ -328,18 +372,12 @@ impl RunMirror {
                     turns.push(turn);
                 }
             }
-            let before = stand.head;
             // Until it is acknowledged, nobody knows what becomes of it.
             self.stands.remove(context);
             self.doubtful.insert(context.clone(), stand.at.map(|_| stand));
-            let appended = self.connection().await?.append(&mut stand.head, &turns).await;
-            // Every acknowledged turn is one deeper than the one before it.
-            let count = match (before.turn, stand.head.turn) {
-                (before, now) if before == now => 0,
-                (0, _) => stand.head.depth as usize + 1,
-                _ => (stand.head.depth - before.depth) as usize,
-            };
-            stand.at = count.checked_sub(1).and_then(|last| places.get(last)).copied().or(stand.at);
+            let mut taken = 0;
+            let appended = self.connection().await?.append(&mut stand.head, &turns, &mut taken).await;
+            stand.at = taken.checked_sub(1).and_then(|last| places.get(last)).copied().or(stand.at);
             self.doubtful.insert(context.clone(), stand.at.map(|_| stand));
             appended?;
             self.doubtful.remove(context);

@@ -6,7 +6,7 @@ use rustix::net::sockopt::set_tcp_quickack;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::error::MirrorError;
+use super::error::{MirrorError, told};
 use super::frame::{HEADER, Hash, Header, MirrorHead, MirrorRequest, MirrorTurn, Reply};
 use os::deadline::within;
 use pleach_core::config::MirrorAddress;
@@ -14,8 +14,9 @@ use pleach_core::config::MirrorAddress;
 /// How long a server may take to be reached, and to say who it is.
 const REACHED: Duration = Duration::from_secs(3);
 
-/// How long it may be silent.
+/// How long it may be silent, and how much longer an answer may take for each of its MiB.
 const PATIENCE: Duration = Duration::from_secs(10);
+const PER_MIB: Duration = Duration::from_secs(1);
 
 /// The longest answer that is taken: what a server takes itself, and what is around it.
 const LONGEST_ANSWER: usize = 65 * 1024 * 1024;
@@ -93,40 +94,37 @@ impl Connection {
         // The server sends an answer in small pieces and waits in between for their receipts.
         let _ = set_tcp_quickack(self.stream.get_ref(), true);
         let mut header = [0; HEADER];
-        self.read(&mut header).await?;
+        self.read(&mut header, PATIENCE).await?;
         let header = Header::read(header);
         if header.length > LONGEST_ANSWER {
             return Err(MirrorError::Odd(format!("an answer of {} bytes is announced", header.length)));
         }
         let mut payload = vec![0; header.length];
-        self.read(&mut payload).await?;
+        self.read(&mut payload, PATIENCE + PER_MIB * (header.length >> 20) as u32).await?;
         match Reply::read(header.kind, &payload, payloads)? {
-            Reply::Refused { code, text } => Err(MirrorError::Refused { code, text }),
+            Reply::Refused { code, text } => Err(MirrorError::Refused { code, text: told(&text) }),
             reply => Ok(reply),
         }
     }
 
-    async fn read(&mut self, mut bytes: &mut [u8]) -> Result<(), MirrorError> {
-        while !bytes.is_empty() {
-            let read = within(PATIENCE, self.stream.read(bytes)).await;
-            match read.ok_or(MirrorError::Silent)? {
-                Ok(read) if read > 0 => bytes = &mut bytes[read..],
-                _ => return Err(MirrorError::Closed),
-            }
-        }
-        Ok(())
+    async fn read(&mut self, bytes: &mut [u8], patience: Duration) -> Result<(), MirrorError> {
+        let read = within(patience, self.stream.read_exact(bytes)).await.ok_or(MirrorError::Silent)?;
+        read.map(drop).map_err(|_| MirrorError::Closed)
     }
 
-    /// Content by its names, in order.
-    pub async fn blobs(&mut self, names: &[Hash]) -> Result<Vec<Vec<u8>>, MirrorError> {
-        let mut found = Vec::with_capacity(names.len());
+    /// Content by its names, in order: so many bytes at most.
+    pub async fn blobs(&mut self, names: &[Hash], most: usize) -> Result<Vec<Vec<u8>>, MirrorError> {
+        let (mut found, mut rest) = (Vec::with_capacity(names.len()), most);
         for window in names.chunks(WINDOW.0) {
             let mut frames = Vec::new();
             window.iter().for_each(|hash| self.write(&MirrorRequest::GetBlob { hash: *hash }, &mut frames));
             self.send(&frames).await?;
             for hash in window {
                 match self.answer(false).await? {
-                    Reply::Blob(bytes) if blake3::hash(&bytes) == *hash => found.push(bytes),
+                    Reply::Blob(bytes) if blake3::hash(&bytes) == *hash && bytes.len() <= rest => {
+                        rest -= bytes.len();
+                        found.push(bytes);
+                    }
                     _ => return Err(MirrorError::Odd("content is not what its name says".to_owned())),
                 }
             }
@@ -134,9 +132,14 @@ impl Connection {
         Ok(found)
     }
 
-    /// Appends turns to a context after the turn at `head`, which moves with every one that is acknowledged. Whoever gets an
-    /// error must not append there again: some that were not acknowledged may be worked yet.
-    pub async fn append(&mut self, head: &mut MirrorHead, turns: &[MirrorTurn]) -> Result<(), MirrorError> {
+    /// Appends turns to a context after the turn at `head`, which moves with every one that is acknowledged; `taken` counts
+    /// these. Whoever gets an error must not append there again: some that were not acknowledged may be worked yet.
+    pub async fn append(
+        &mut self,
+        head: &mut MirrorHead,
+        turns: &[MirrorTurn],
+        taken: &mut usize,
+    ) -> Result<(), MirrorError> {
         let mut rest = turns;
         while !rest.is_empty() {
             let mut frames = Vec::new();
@@ -145,7 +148,7 @@ impl Connection {
                 if count > 0 && frames.len() + turn.payload.len() > WINDOW.1 {
                     break;
                 }
-                // Only the first can name the turn it is on. That the others are on each other, their depths tell.
+                // Only the first can name the turn it is on.
                 let parent = if count == 0 { head.turn } else { 0 };
                 let (context, turn, key) = (head.context, turn.clone(), String::new());
                 self.write(&MirrorRequest::Append { context, parent, turn, key }, &mut frames);
@@ -158,16 +161,28 @@ impl Connection {
                     return Err(MirrorError::Odd("an append is answered by something else".to_owned()));
                 };
                 let depth = if head.turn == 0 { 0 } else { head.depth.saturating_add(1) };
-                if at.context != head.context || hash != turn.hash() {
+                if at.context != head.context || at.turn == 0 || hash != turn.hash() {
                     return Err(MirrorError::Odd("another append is acknowledged".to_owned()));
                 }
                 if at.depth != depth {
                     return Err(MirrorError::Disturbed);
                 }
-                *head = at;
+                (*head, *taken) = (at, *taken + 1);
+            }
+            if count > 1 {
+                self.check_window(head.context, window).await?;
             }
             rest = later;
         }
         Ok(())
+    }
+
+    /// Whether turns that were sent together are on each other: one of somebody else may have come in between.
+    async fn check_window(&mut self, context: u64, window: &[MirrorTurn]) -> Result<(), MirrorError> {
+        let limit = window.len() as u32;
+        match self.ask(&MirrorRequest::Last { context, limit, payloads: false }).await? {
+            Reply::Last(turns) if turns.iter().map(|turn| turn.hash).eq(window.iter().map(MirrorTurn::hash)) => Ok(()),
+            _ => Err(MirrorError::Disturbed),
+        }
     }
 }

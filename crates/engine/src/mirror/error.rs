@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pleach_core::event::{Warning, WarningCode};
 use pleach_core::ids::CommitId;
+use pleach_core::text::{first_line, shorten, visible};
 
 /// Why a mirror does not have what it should, or is not asked.
 #[derive(Debug, thiserror::Error)]
@@ -66,9 +67,25 @@ pub enum MirrorError {
     Git(#[from] git::Error),
 }
 
+/// What a server says, as it is told to people: in one line, which is no longer than they read.
+pub(super) fn told(text: &str) -> String {
+    visible(&shorten(first_line(text), 300))
+}
+
 impl MirrorError {
     /// Warns of a server that does not take the types of turns, and has all of them.
     pub fn of_types(&self) -> Warning {
         WarningCode::MirrorTypes.with(format!("{self}; turns are copied there, and cannot be shown by their fields"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_one_short_line() {
+        assert_eq!(told("no\u{1b}[31m space\nerror: run this"), "no\\u{1b}[31m space");
+        assert!(told(&"x".repeat(9000)).chars().count() <= 300);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::bundle::{bundle, bundle_id};
-use super::error::MirrorError;
+use super::error::{MirrorError, told};
 use agents::llm::call_plain;
 use pleach_core::config::MirrorAddress;
 use pleach_core::ids::SessionId;
@@ -71,7 +71,5 @@ async fn call(
 }
 
 fn refused(address: &MirrorAddress, why: &str) -> MirrorError {
-    // What a server says is told to people, in one line.
-    let why = why.lines().next().unwrap_or_default().chars().take(300).collect();
-    MirrorError::Http { server: address.http(), why }
+    MirrorError::Http { server: address.http(), why: told(why) }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use pleach_core::ids::{CommitId, ContextId, RepoPath};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -166,14 +166,25 @@ fn events_of<'p>(payloads: impl Iterator<Item = (TurnType, &'p [(u64, Value)])>)
     Some(Value::Array(events.collect::<Option<_>>()?).to_string().into_bytes())
 }
 
+impl EventPlace {
+    /// Reads from a payload of pleach's which event it holds. What else is in it may be anything, and is passed over.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        unpack(payload)
+    }
+}
+
+/// Reads what others may have written: it may be anything, but not as deep as they like.
+fn unpack<'p, T: Deserialize<'p>>(payload: &'p [u8]) -> Option<T> {
+    let mut read = rmp_serde::Deserializer::from_read_ref(payload);
+    read.set_max_depth(DEPTH);
+    T::deserialize(&mut read).ok()
+}
+
 impl Payload {
     /// Reads the payload of a turn; none if it is not one of pleach's.
     pub fn read(type_id: &str, version: u32, payload: &[u8]) -> Option<Self> {
         let turn_type = TurnType::read(type_id, version)?;
-        // What others write there may be anything, as deep as they like.
-        let mut read = rmp_serde::Deserializer::from_read_ref(payload);
-        read.set_max_depth(DEPTH);
-        let Tagged(fields) = Tagged::deserialize(&mut read).ok()?;
+        let Tagged(fields) = unpack(payload)?;
         let of = |wanted: Common| fields.iter().find(|(tag, _)| *tag == wanted as u64).map(|(_, value)| value);
         let text = |wanted: Common| of(wanted).and_then(Value::as_str);
         let number =
@@ -273,6 +284,33 @@ impl<'de> Deserialize<'de> for Tagged {
     }
 }
 
+impl<'de> Deserialize<'de> for EventPlace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Place;
+        impl<'de> Visitor<'de> for Place {
+            type Value = EventPlace;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a map with the place of an event")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EventPlace, A::Error> {
+                let (mut record, mut number) = (None, None);
+                while let Some(tag) = map.next_key::<u64>()? {
+                    if tag == Common::Record as u64 {
+                        record = map.next_value::<String>()?.parse().ok();
+                    } else if tag == Common::Number as u64 {
+                        number = Some(map.next_value()?);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                let place = record.zip(number).map(|(record, number)| EventPlace { record, number });
+                place.ok_or_else(|| A::Error::custom("it has no place"))
+            }
+        }
+        deserializer.deserialize_map(Place)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -313,6 +351,9 @@ mod tests {
     fn there_and_back(record: &StoredRecord) -> Vec<MirrorTurn> {
         let encoded = encode(record.clone(), &ContextId::main()).expect("it has events");
         let payloads = read(&encoded.turns);
+        for (turn, payload) in encoded.turns.iter().zip(&payloads) {
+            assert_eq!(EventPlace::read(&turn.payload), Some(payload.place));
+        }
         let made = decode(&payloads.iter().collect::<Vec<_>>()).expect("a record");
         assert_eq!(made, *record);
         encoded.turns

@@ -3,68 +3,161 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::connection::Connection;
-use super::contexts::{self, MirroredContext};
+use super::contexts;
 use super::error::MirrorError;
 use super::frame::{Hash, LastTurn, MirrorRequest, Reply};
 use super::http;
 use super::payload::{EventPlace, Payload, decode};
 use super::report::Verified;
-use git::record::{StoredRecord, chain_records, context_ref, run_contexts};
+use git::record::{chain_records, context_ref, run_contexts};
 use git::{RefUpdate, Repo};
 use pleach_core::config::MirrorAddress;
 use pleach_core::ids::{CommitId, ContextId, RunId, SessionId};
 
-/// How many payloads are asked for together.
-const TOGETHER: usize = 512;
+/// What is asked for together: so many payloads, of so many bytes.
+const TOGETHER: (usize, usize) = (512, 32 << 20);
 
-/// What was read of contexts.
-#[derive(Debug, Default)]
+/// The longest payload that is read, and the most of texts that are kept apart from one.
+const LONGEST: usize = 64 << 20;
+const APART: usize = 1 << 30;
+
+/// What was read of contexts. A record is made as soon as all its turns are there, and not kept.
+#[derive(Debug)]
 struct ReadBack {
-    /// Every turn that was read, once.
-    payloads: BTreeMap<Hash, Payload>,
-    /// The turn of every event.
-    events: BTreeMap<EventPlace, Hash>,
+    repo: Repo,
+    /// The session whose records are written into the repository.
+    writes: Option<SessionId>,
+    /// Every turn of pleach's that was read, by the name of its payload.
+    turns: BTreeMap<Hash, ReadTurn>,
+    /// The records that come to their ids.
+    made: BTreeMap<CommitId, MadeRecord>,
+    /// Turns of others, by their place.
+    open: BTreeMap<CommitId, BTreeMap<usize, Payload>>,
+}
+
+/// A turn that was read.
+#[derive(Debug)]
+struct ReadTurn {
+    place: EventPlace,
+    context: ContextId,
+}
+
+/// A record that could be made again.
+#[derive(Debug)]
+struct MadeRecord {
+    context: Option<ContextId>,
+    parents: Vec<CommitId>,
+    is_first: bool,
 }
 
 impl ReadBack {
-    /// Reads the turns of a context that were not read before. Returns how many events are in it more than once.
-    async fn read(&mut self, connection: &mut Connection, turns: &[LastTurn]) -> Result<u64, MirrorError> {
-        let is_new = |turn: &&LastTurn| !self.payloads.contains_key(&turn.hash);
-        let new: Vec<&LastTurn> = turns.iter().filter(is_new).collect();
-        for some in new.chunks(TOGETHER) {
-            let names: Vec<Hash> = some.iter().map(|turn| turn.hash).collect();
-            let texts = connection.blobs(&names).await?;
-            for (turn, text) in some.iter().zip(texts) {
-                let Some(mut payload) = Payload::read(&turn.type_id, turn.version, &text) else { continue };
-                let apart = payload.blobs();
-                if !apart.is_empty() {
-                    let found = connection.blobs(&apart).await?;
-                    payload.fill_in(&apart.into_iter().zip(found).collect());
-                }
-                self.payloads.insert(turn.hash, payload);
+    fn new(repo: &Repo, writes: Option<SessionId>) -> Self {
+        let (turns, made, open) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { repo: repo.clone(), writes, turns, made, open }
+    }
+
+    /// Reads the turns of a context that were not read before.
+    async fn read(&mut self, connection: &mut Connection, turns: &[LastTurn]) -> Result<(), MirrorError> {
+        let is_new = |turn: &&LastTurn| turn.length as usize <= LONGEST && !self.turns.contains_key(&turn.hash);
+        let new: Vec<LastTurn> = turns.iter().filter(is_new).cloned().collect();
+        let mut rest = new.as_slice();
+        while let Some(first) = rest.first() {
+            let mut bytes = first.length as usize;
+            let more = rest.iter().skip(1).take(TOGETHER.0 - 1).take_while(|turn| {
+                bytes += turn.length as usize;
+                bytes <= TOGETHER.1
+            });
+            let (some, later) = rest.split_at(1 + more.count());
+            self.read_some(connection, some).await?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    async fn read_some(&mut self, connection: &mut Connection, turns: &[LastTurn]) -> Result<(), MirrorError> {
+        let names: Vec<Hash> = turns.iter().map(|turn| turn.hash).collect();
+        let texts = connection.blobs(&names, turns.iter().map(|turn| turn.length as usize).sum()).await?;
+        let turns = turns.to_vec();
+        let payloads = blocking(move || {
+            let read = turns.into_iter().zip(texts);
+            let read =
+                read.filter_map(|(turn, text)| Some((turn.hash, Payload::read(&turn.type_id, turn.version, &text)?)));
+            Ok(read.collect::<Vec<_>>())
+        });
+        for (hash, mut payload) in payloads.await? {
+            let apart = payload.blobs();
+            if !apart.is_empty() {
+                let found = connection.blobs(&apart, APART).await?;
+                payload.fill_in(&apart.into_iter().zip(found).collect());
+            }
+            let place = payload.place;
+            self.turns.insert(hash, ReadTurn { place, context: payload.context.clone() });
+            if !self.made.contains_key(&place.record) {
+                self.open.entry(place.record).or_default().insert(place.number, payload);
             }
         }
-        let (mut seen, mut repeated) = (BTreeSet::new(), 0);
-        for turn in turns {
-            let Some(payload) = self.payloads.get(&turn.hash) else { continue };
-            repeated += u64::from(!seen.insert(payload.place));
-            self.events.insert(payload.place, turn.hash);
+        self.make_whole().await
+    }
+
+    /// Makes the records all of whose turns are there.
+    async fn make_whole(&mut self) -> Result<(), MirrorError> {
+        let is_whole = |turns: &BTreeMap<usize, Payload>| {
+            turns.first_key_value().is_some_and(|(_, first)| first.of == turns.len())
+        };
+        let whole: Vec<CommitId> =
+            self.open.iter().filter(|(_, turns)| is_whole(turns)).map(|(record, _)| *record).collect();
+        let whole = whole.into_iter().filter_map(|record| self.open.remove(&record)).collect();
+        let (repo, writes) = (self.repo.clone(), self.writes.clone());
+        let (made, not) = blocking(move || make(&repo, writes.as_ref(), whole)).await?;
+        self.made.extend(made);
+        // Another context may have the right ones.
+        self.open.extend(not);
+        Ok(())
+    }
+
+    /// The events in a context, and how many are there more than once.
+    fn events(&self, turns: &[LastTurn]) -> (BTreeSet<EventPlace>, u64) {
+        let places: Vec<EventPlace> =
+            turns.iter().filter_map(|turn| self.turns.get(&turn.hash)).map(|turn| turn.place).collect();
+        let once: BTreeSet<EventPlace> = places.iter().copied().collect();
+        let repeated = (places.len() - once.len()) as u64;
+        (once, repeated)
+    }
+}
+
+type OpenRecord = (CommitId, BTreeMap<usize, Payload>);
+
+/// Makes records of their turns. Those of a session are written into the repository. Returns those that are none, too.
+fn make(
+    repo: &Repo,
+    writes: Option<&SessionId>,
+    whole: Vec<BTreeMap<usize, Payload>>,
+) -> Result<(Vec<(CommitId, MadeRecord)>, Vec<OpenRecord>), MirrorError> {
+    let (mut made, mut not, mut writer) = (Vec::new(), Vec::new(), repo.writer());
+    for turns in whole {
+        let record = decode(&turns.values().collect::<Vec<_>>());
+        let is_sound = record.as_ref().map_or(Ok(false), |record| record.write(&mut repo.writer()))?;
+        let Some(record) = record.filter(|_| is_sound) else {
+            not.extend(turns.values().next().map(|first| first.place.record).map(|id| (id, turns)));
+            continue;
+        };
+        if let Some(session) = writes {
+            if record.session().as_ref() != Some(session) {
+                continue;
+            }
+            record.write(&mut writer)?;
         }
-        Ok(repeated)
+        let (context, parents, is_first) = (record.context(), record.parents(), record.is_first());
+        made.push((record.id, MadeRecord { context, parents, is_first }));
     }
+    writer.flush()?;
+    Ok((made, not))
+}
 
-    /// A record, if all its events were read and come to one.
-    fn record(&self, id: CommitId) -> Option<StoredRecord> {
-        let first = EventPlace { record: id, number: 1 };
-        let last = EventPlace { record: id, number: usize::MAX };
-        let payloads = self.events.range(first..=last).map(|(_, hash)| self.payloads.get(hash));
-        decode(&payloads.collect::<Option<Vec<_>>>()?)
-    }
-
-    /// The records of which something was read.
-    fn ids(&self) -> BTreeSet<CommitId> {
-        self.events.keys().map(|place| place.record).collect()
-    }
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MirrorError> + Send + 'static,
+) -> Result<T, MirrorError> {
+    tokio::task::spawn_blocking(work).await.expect("reading and making records do not panic")
 }
 
 /// The turns of a context; none if the server does not know it.
@@ -73,7 +166,13 @@ async fn turns_of(
     connection: &mut Connection,
     context: u64,
 ) -> Result<Vec<LastTurn>, MirrorError> {
-    let head = match connection.ask(&MirrorRequest::Head { context }).await {
+    let mut head = connection.ask(&MirrorRequest::Head { context }).await;
+    if matches!(head, Err(MirrorError::Closed)) {
+        // So it says that it knows none, or the connection was gone.
+        *connection = Connection::open(address).await?;
+        head = connection.ask(&MirrorRequest::Head { context }).await;
+    }
+    let head = match head {
         Err(MirrorError::Closed) => {
             *connection = Connection::open(address).await?;
             return Ok(Vec::new());
@@ -91,33 +190,41 @@ async fn turns_of(
 /// Compares the records of a run with what a mirror has, object by object.
 pub async fn verify(repo: &Repo, run: &RunId, address: &MirrorAddress) -> Result<Verified, MirrorError> {
     let mut connection = Connection::open(address).await?;
-    let mut read = ReadBack::default();
+    let mut read = ReadBack::new(repo, None);
+    let mut there = BTreeMap::new();
     let mut verified = Verified::default();
     for context in run_contexts(repo, run)? {
-        if let Some(MirroredContext { context, .. }) = contexts::read(repo, address, &run.session, &context)? {
-            let turns = turns_of(address, &mut connection, context).await?;
-            verified.repeated += read.read(&mut connection, &turns).await?;
+        if let Some(known) = contexts::read(repo, address, &run.session, &context)? {
+            let turns = turns_of(address, &mut connection, known.context).await?;
+            read.read(&mut connection, &turns).await?;
+            let (events, repeated) = read.events(&turns);
+            verified.repeated += repeated;
+            there.insert(context, events);
         }
     }
     let (repo, run) = (repo.clone(), run.clone());
-    let compared = tokio::task::spawn_blocking(move || compare(&repo, &run, &read, verified));
-    compared.await.expect("comparing does not panic")
+    blocking(move || compare(&repo, &run, &read, &there, verified)).await
 }
 
-fn compare(repo: &Repo, run: &RunId, read: &ReadBack, mut verified: Verified) -> Result<Verified, MirrorError> {
-    let there = read.ids();
+fn compare(
+    repo: &Repo,
+    run: &RunId,
+    read: &ReadBack,
+    there: &BTreeMap<ContextId, BTreeSet<EventPlace>>,
+    mut verified: Verified,
+) -> Result<Verified, MirrorError> {
     for context in run_contexts(repo, run)? {
         let Some(tip) = repo.refs().find(&context_ref(&run.session, &context))? else { continue };
+        let events: BTreeSet<CommitId> = there.get(&context).into_iter().flatten().map(|place| place.record).collect();
         for record in chain_records(repo, &run.session, tip) {
             let record = record?;
             if record.context != context {
                 break;
             }
             verified.records += 1;
-            let is_same = |made: StoredRecord| made.write(&mut repo.writer());
-            if !there.contains(&record.record) {
+            if !events.contains(&record.record) {
                 verified.missing.push(record.record);
-            } else if !read.record(record.record).map_or(Ok(false), is_same)? {
+            } else if !read.made.contains_key(&record.record) {
                 verified.different.push(record.record);
             }
         }
@@ -130,7 +237,7 @@ fn compare(repo: &Repo, run: &RunId, read: &ReadBack, mut verified: Verified) ->
 pub struct MirroredSession {
     session: SessionId,
     /// The records that come to their ids.
-    records: BTreeMap<CommitId, StoredRecord>,
+    records: BTreeMap<CommitId, MadeRecord>,
     newest: BTreeMap<ContextId, NewestContext>,
     address: MirrorAddress,
 }
@@ -169,34 +276,23 @@ pub async fn find_session(
     session: &SessionId,
 ) -> Result<Option<MirroredSession>, MirrorError> {
     let mut connection = Connection::open(address).await?;
-    let mut read = ReadBack::default();
+    let mut read = ReadBack::new(repo, Some(session.clone()));
     // Of contexts with one name the newest counts: the others were left.
     let mut newest: BTreeMap<ContextId, (u64, NewestContext)> = BTreeMap::new();
     for found in http::contexts_of(address, session).await? {
         let turns = turns_of(address, &mut connection, found).await?;
         read.read(&mut connection, &turns).await?;
-        let own = turns.iter().rev().filter_map(|turn| Some((turn.turn, read.payloads.get(&turn.hash)?)));
-        let own: Vec<(u64, &Payload)> = own.collect();
-        let Some((turn, Payload { context, .. })) = own.first().copied() else { continue };
-        let mut records: Vec<CommitId> = own.iter().map(|(_, payload)| payload.place.record).collect();
+        let own = turns.iter().rev().filter_map(|turn| Some((turn.turn, read.turns.get(&turn.hash)?)));
+        let own: Vec<(u64, &ReadTurn)> = own.collect();
+        let Some((turn, ReadTurn { context, .. })) = own.first().copied() else { continue };
+        let mut records: Vec<CommitId> = own.iter().map(|(_, turn)| turn.place.record).collect();
         records.dedup();
         if newest.get(context).is_none_or(|(known, _)| *known < turn) {
             newest.insert(context.clone(), (turn, NewestContext { context: found, records }));
         }
     }
-    let (repo, wanted) = (repo.clone(), session.clone());
-    let sound = tokio::task::spawn_blocking(move || {
-        let mut records = BTreeMap::new();
-        for record in read.ids().into_iter().filter_map(|id| read.record(id)) {
-            if record.session().as_ref() == Some(&wanted) && record.write(&mut repo.writer())? {
-                records.insert(record.id, record);
-            }
-        }
-        Ok::<_, git::Error>(records)
-    });
-    let records = sound.await.expect("writing objects does not panic")?;
     let newest = newest.into_iter().map(|(context, (_, newest))| (context, newest)).collect();
-    let (session, address) = (session.clone(), address.clone());
+    let (session, address, records) = (session.clone(), address.clone(), read.made);
     Ok((!records.is_empty()).then_some(MirroredSession { session, records, newest, address }))
 }
 
@@ -214,24 +310,24 @@ impl MirroredSession {
             // Back to the first record, or to one that is known. Ids are hashes of what leads back, so this comes to an end.
             let (mut way, mut whole) = (Vec::new(), false);
             let mut next = Some(*id);
-            while let Some(record) = next.and_then(|id| self.records.get(&id)) {
-                if let Some(known) = is_whole.get(&record.id) {
+            while let Some((id, record)) = next.and_then(|id| Some((id, self.records.get(&id)?))) {
+                if let Some(known) = is_whole.get(&id) {
                     whole = *known;
                     break;
                 }
-                way.push(record);
-                whole = record.is_first();
-                next = if whole { None } else { record.parents().first().copied() };
+                way.push((id, record));
+                whole = record.is_first;
+                next = if whole { None } else { record.parents.first().copied() };
             }
-            for record in way.into_iter().rev() {
-                let before = usize::from(!record.is_first());
-                whole = whole && record.parents().iter().skip(before).all(&mut is_here);
-                is_whole.insert(record.id, whole);
+            for (id, record) in way.into_iter().rev() {
+                let before = usize::from(!record.is_first);
+                whole = whole && record.parents.iter().skip(before).all(&mut is_here);
+                is_whole.insert(id, whole);
             }
         }
         let whole = |id: &CommitId| is_whole.get(id).copied().unwrap_or_default();
         let is_of = |id: &CommitId, context: &ContextId| {
-            self.records.get(id).and_then(StoredRecord::context).as_ref() == Some(context)
+            self.records.get(id).and_then(|record| record.context.as_ref()) == Some(context)
         };
         let tip = |(context, newest): (&ContextId, &NewestContext)| {
             let tip = newest.records.iter().copied().find(|id| whole(id) && is_of(id, context))?;
@@ -242,23 +338,8 @@ impl MirroredSession {
         MirroredTips { tips, records: is_whole.len() - left, left, lacks }
     }
 
-    /// Makes its records again, each with the id it had, and its refs when all of them are there.
+    /// Makes its refs: its records are in the repository.
     pub fn write(&self, repo: &Repo, tips: &MirroredTips) -> Result<(), MirrorError> {
-        let mut written = BTreeSet::new();
-        let mut writer = repo.writer();
-        for tip in tips.tips.values() {
-            let mut next = Some(*tip);
-            while let Some(record) =
-                next.and_then(|id| self.records.get(&id)).filter(|record| written.insert(record.id))
-            {
-                if !record.write(&mut writer)? {
-                    let why = "what the mirror has of it comes to another one".to_owned();
-                    return Err(MirrorError::Record { record: record.id, why });
-                }
-                next = record.parents().first().copied();
-            }
-        }
-        writer.flush()?;
         let made = tips.tips.iter().map(|(context, tip)| RefUpdate {
             name: context_ref(&self.session, context),
             old: None,

@@ -11,8 +11,10 @@ use crate::push::{PushOccasion, wait_for_pushes};
 /// Runs until the pipeline ends or pauses, and pushes what is to be pushed then.
 pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
     let ended = run_recorded(session).await;
-    // A queue without anything to push has nobody who answers. What a mirror lacks is copied when the session is dropped.
-    let _ = push_last(session, &ended).await;
+    for last in copy_last(session, &ended) {
+        // A queue without anything to push has nobody who answers.
+        let _ = last.await;
+    }
     session.check_own().and(ended)
 }
 

@@ -234,7 +234,8 @@ async fn a_connection_that_is_gone_leaves_no_doubt() {
     };
     let queue = MirrorQueue::open(&mirrored.repo, &run(), &mirrored.address(), Cancel::never(), hooks);
     queue.begin();
-    assert!(mirrored.server.appended(8, Duration::from_secs(60)));
+    // Who speaks, a context, eight turns, and whether they are on each other.
+    assert!(mirrored.server.worked(11, Duration::from_secs(60)));
     mirrored.server.hang_up();
     mirrored.turns(1);
     queue.recorded(&ContextId::main());
@@ -272,6 +273,29 @@ async fn turns_of_others_are_gone_round() {
     mirrored.assert_equal("a turn of somebody else").await;
     assert_eq!(mirrored.server.chain(theirs).last().unwrap().type_id, "com.example.Note", "it stays where it was");
     assert_eq!(mirrored.server.turns(), 2 + 8 * 2 + 1, "nothing is copied twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_between_those_sent_together_is_noticed() {
+    let mut mirrored = Mirrored::new();
+    mirrored.turns(4);
+    mirrored.copy().await.unwrap();
+    mirrored.turns(20);
+    mirrored.server.sibling_after(7);
+    mirrored.copy().await.unwrap();
+    mirrored.assert_equal("a turn of another client").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hole_is_filled_however_old_it_is() {
+    let mut mirrored = Mirrored::new();
+    mirrored.turns(200);
+    mirrored.copy().await.unwrap();
+    mirrored.server.lose(mirrored.context("main"), 9);
+    let found = verify(&mirrored.repo, &run(), &mirrored.address()).await.unwrap();
+    assert_eq!((found.different.len(), found.missing.len()), (1, 0), "{found:?}");
+    assert_eq!(mirrored.copy().await.unwrap(), 201, "everything again");
+    mirrored.assert_equal("afterwards").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
