@@ -18,7 +18,7 @@ use super::store::MergeQueue;
 use super::test_slot::TestPlace;
 use crate::merging::left_words;
 use crate::session::{
-    Session, SessionEnded, SessionRepo, StartRequest, cancel, make_first_copy, open_session, run_session,
+    Session, SessionEnded, SessionRepo, StartRequest, cancel, make_first_copy, open_session, run_whole_session,
 };
 use crate::view::Summary;
 use git::record::{StoredEntry, entry_log};
@@ -309,7 +309,7 @@ impl ResolverJob {
     async fn ask(&self, session: Session) -> Result<AgentAnswer, QueueError> {
         let TestPlace { engine, repo, repo_name, .. } = &self.place;
         let (mut session, _) = make_first_copy(session).await?;
-        Ok(match run_session(&mut session).await? {
+        Ok(match run_whole_session(&mut session).await? {
             SessionEnded::Completed => {
                 let work = session.state().work.get(repo_name).copied().unwrap_or(self.conflict.commit);
                 AgentAnswer::Resolved(repo.tree_of(work)?)

@@ -62,6 +62,7 @@ pub use replay::{ReplayOptions, start_replay};
 pub use replay_preview::ReplayPreview;
 pub use resume::{ResumeAt, resume_session};
 pub(crate) use run::run_attempt;
+pub(crate) use run::run_whole_session;
 pub use run::{run_session, spawn_beside, spawn_session, wait_for_left_pushes};
 pub use session::Session;
 pub(crate) use session_plan::SessionPlan;

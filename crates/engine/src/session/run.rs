@@ -11,10 +11,9 @@ use crate::push::{PushOccasion, wait_for_pushes};
 /// Runs until the pipeline ends or pauses, and pushes what is to be pushed then.
 pub async fn run_session(session: &mut Session) -> Result<SessionEnded, Error> {
     let ended = run_recorded(session).await;
-    for last in copy_last(session, &ended) {
-        // A queue without anything to push has nobody who answers.
-        let _ = last.await;
-    }
+    // A queue without anything to push has nobody who answers. What a mirror lacks is copied when the session is dropped,
+    // since more may be recorded: [`wait_for_left_pushes`] waits for it.
+    let _ = push_last(session, &ended).await;
     session.check_own().and(ended)
 }
 
@@ -42,6 +41,16 @@ async fn run_recorded(session: &mut Session) -> Result<SessionEnded, Error> {
         pool::trim_pool(session);
     });
     Ok(ended)
+}
+
+/// The same for a session of which nothing is recorded afterwards: what a mirror lacks is copied too.
+pub(crate) async fn run_whole_session(session: &mut Session) -> Result<SessionEnded, Error> {
+    let ended = run_session(session).await;
+    if let Some(copied) = session.plan.mirror.end() {
+        // A copy that was stopped has nobody who answers.
+        let _ = copied.await;
+    }
+    ended
 }
 
 /// Runs an attempt at a task. The end of its last node is written with the task's last step, which follows at once.
