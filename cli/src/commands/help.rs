@@ -118,7 +118,10 @@ fn template(cli: &Command) -> String {
         text.push('\n');
     }
     let _ = writeln!(text, "{header}Global options:{header:#}\n{{options}}\n");
-    text.push_str("`pleach COMMAND --help` explains a command. The guides are in the program: `pleach help TOPIC`\nshows one, such as `running` or `exit-codes`; `pleach help topics` lists them.\n");
+    text.push_str(
+        "`pleach COMMAND --help` explains a command. `pleach help TOPIC` shows a guide,\n\
+         such as `running` or `exit-codes`; `pleach help topics` lists them.\n",
+    );
     text
 }
 

@@ -156,7 +156,7 @@ fn init_reports_differences_to_an_existing_file() {
 fn a_missing_module_of_python_is_named() {
     let bare = Bare::new();
     bare.0.write("repo/requirements.txt", "pytest\n");
-    bare.0.write_program("bin/python3", "#!/bin/sh\ncase $4 in pytest) echo missing ;; esac\n");
+    bare.0.write_program("bin/python3", "#!/bin/sh\ncase $3 in pytest) echo missing ;; esac\n");
     let shown = bare.pleach(&["init", "-y"]).expect(0);
     assert!(shown.stdout.contains("not tried; `pytest` is not installed for `python3`."), "{shown}");
     assert!(!shown.stderr.contains("test:  "), "what cannot work is not run: {shown}");

@@ -162,7 +162,7 @@ fn a_prompt_is_read_from_standard_input_or_a_file() {
     let run = |given| ["-y", "run", given, "--dry-run"];
     let expected = Some("would run `fix-the-failing-test` on `repo`".to_owned());
     let starts = |line: Option<String>| line.map(|line| line.split(" at ").next().unwrap_or_default().to_owned());
-    assert_eq!(starts(planned(env.pleach_with_stdin(&run("-"), &format!("{PROMPT}\n\nIt is in a.rs.\n")))), expected);
+    assert_eq!(starts(planned(env.pleach_with_stdin(&run("-"), &format!("\n{PROMPT}\n")))), expected);
     env.write("repo/my prompt.md", format!("\n{PROMPT}\n"));
     assert_eq!(starts(planned(env.pleach(&run("@my prompt.md")))), expected);
     env.pleach_with_stdin(&run("-"), " \n").expect(2).fails_with("prompt-unreadable").naming("standard input");
