@@ -60,7 +60,7 @@ guides! {
 pub const COMMAND_LINE: &str = "cli";
 
 impl Guide {
-    /// The guide of a topic, which may also be given as links in the guides have it.
+    /// The guide of a topic.
     pub fn find(topic: &str) -> Option<Self> {
         GUIDES.iter().find(|guide| guide.topic == topic).copied()
     }

@@ -117,8 +117,8 @@ fn require_with<W: std::io::Write>(
     }
     let commands = new.iter().all(|(_, item)| item.kind == SuppliedKind::Command);
     let things = counted(new.len(), if commands { "command" } else { "item" });
-    // Nothing is approved beforehand of a repository that is not there yet.
-    let may_stand = repo.is_dir() && new.iter().any(|(_, item)| item.is_covered);
+    // Nothing is approved beforehand of a repository that is not there yet, and nothing of what is none.
+    let may_stand = repo.join("HEAD").is_file() && new.iter().any(|(_, item)| item.is_covered);
     let mut reply = Reply::Yes;
     if !ask.yes {
         let mut asking = asking();
@@ -359,7 +359,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(&dir.path().join("state"));
         let repo = dir.path().join("repo");
-        std::fs::create_dir(&repo).unwrap();
+        let create =
+            || std::fs::create_dir(&repo).and_then(|()| std::fs::write(repo.join("HEAD"), "ref: refs/heads/main"));
+        create().unwrap();
         let (result, shown, _) = replied(&store, &repo, vec![item("make")], SOMEBODY, Reply::Always);
         assert!(result.is_ok() && shown.contains("every command of this repository from now on"), "{shown}");
         assert!(replied(&store, &repo, vec![item("make"), item("other")], NOBODY, Reply::No).0.is_ok());
@@ -375,8 +377,12 @@ mod tests {
         std::fs::remove_dir_all(&repo).unwrap();
         let missing = replied(&store, &repo, vec![item("new")], SOMEBODY, Reply::Always);
         assert!(missing.0.is_err() && missing.1.starts_with("These settings bring along:"), "{}", missing.1);
-        std::fs::create_dir(&repo).unwrap();
+        create().unwrap();
         assert!(replied(&store, &repo, vec![item("new")], NOBODY, Reply::No).0.is_err());
+        // What is no repository gets none.
+        std::fs::remove_file(repo.join("HEAD")).unwrap();
+        assert!(replied(&store, &repo, vec![item("new")], SOMEBODY, Reply::Always).0.is_err());
+        assert!(!repo.join("pleach").exists());
     }
 
     #[test]
