@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::builder::Resettable;
 use clap::{Args, Command};
 
-use super::help::arranged;
+use super::help_groups::arranged;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;

@@ -17,6 +17,7 @@ mod garden;
 mod gardener;
 mod graph;
 mod help;
+mod help_groups;
 mod help_markdown;
 mod init;
 mod inspect;
@@ -181,7 +182,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let line = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let environment = Environment::capture();
     say::set_up_codes(&environment);
-    let cli = match help::arranged(Cli::command())
+    let cli = match help_groups::arranged(Cli::command())
         .try_get_matches_from(args)
         .and_then(|matches| Cli::from_arg_matches(&matches))
     {
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        help::arranged(Cli::command()).debug_assert();
+        help_groups::arranged(Cli::command()).debug_assert();
     }
 
     #[test]
