@@ -128,7 +128,10 @@ impl Interviewer for Console {
                         text = format!("this could be: {fitting}\n");
                     }
                     GateAnswer::None { .. } => {
-                        text = format!("please answer with one of: {}\n", question.choices_in_words())
+                        text = match question.shown().next() {
+                            Some(_) => format!("please answer with one of: {}\n", question.choices_in_words()),
+                            None => "please type an answer, in your own words\n".to_owned(),
+                        }
                     }
                     answer => return answer,
                 }

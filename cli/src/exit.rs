@@ -2,7 +2,6 @@
 //!
 //! `docs/exit-codes.md` is the user's page; a test keeps it in step with [`Exit::ALL`].
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// How a command ended. The numbers are an interface: they never change their meaning.
@@ -29,6 +28,7 @@ pub enum Exit {
 
 impl Exit {
     /// Every code, in order.
+    #[cfg(test)]
     pub const ALL: [Self; 8] = [
         Self::Done,
         Self::WorkFailed,
@@ -45,7 +45,8 @@ impl Exit {
         self as u8
     }
 
-    /// The meaning of the number, as in `--help`.
+    /// The meaning of the number, as the page has it.
+    #[cfg(test)]
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -57,14 +58,6 @@ impl Exit {
             Self::Locked => "locked by another process",
             Self::Environment => "environment: git, agent, sandbox or disk",
         }
-    }
-
-    /// The table shown below `pleach --help`.
-    pub fn help_table() -> String {
-        Self::ALL.iter().fold(String::from("Exit codes:\n"), |mut text, exit| {
-            let _ = writeln!(text, "  {}  {}", exit.code(), exit.meaning());
-            text
-        })
     }
 }
 

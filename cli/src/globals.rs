@@ -28,12 +28,23 @@ pub struct GlobalArgs {
     /// Print only results and errors.
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// When to use colours.
-    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    /// When to use colours: `auto` (at a terminal, unless NO_COLOR is set), `always` or `never`.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto", hide_possible_values = true)]
     color: Color,
     /// Read this file instead of searching for pleach.yaml.
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
+}
+
+/// The failure where `path`, which was given in these words, is no directory.
+pub fn no_directory(given: &Path, path: &Path) -> Failure {
+    let given = given.display();
+    let message = if path.exists() {
+        format!("`{given}` is not a directory")
+    } else {
+        format!("there is no directory `{given}`")
+    };
+    Failure::new(Code::NotADirectory, message)
 }
 
 /// The global options, checked.
@@ -67,10 +78,12 @@ impl Globals {
         })?;
         let dir = match args.dir {
             None => here.clone(),
-            Some(dir) => here.join(&dir).canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
-                Failure::new(Code::NotADirectory, format!("`{}` is not a directory", dir.display()))
-                    .hint("-C takes a directory that exists")
-            })?,
+            Some(dir) => here
+                .join(&dir)
+                .canonicalize()
+                .ok()
+                .filter(|path| path.is_dir())
+                .ok_or_else(|| no_directory(&dir, &here.join(&dir)).hint("-C takes a directory that exists"))?,
         };
         git::crash::install(&environment).map_err(|error| Failure::new(Code::CrashPointInvalid, error.to_string()))?;
         say::set_up(args.quiet, args.color);

@@ -131,7 +131,9 @@ pub fn land_all(
     for part in &parts {
         let part_repo = places.all().find(|place| place.name == part.name).map_or(repo, |place| &place.repo);
         let queue = MergeQueue::read(part_repo, &part.target).map_err(|error| of_queue(&error))?;
-        truster.require(queue_to_trust(&scope, &queue))?;
+        let items = queue_to_trust(&scope, &queue).into_iter();
+        let is_own = part_repo.common_dir() == repo.common_dir();
+        truster.require(items.map(|item| if is_own { item } else { item.elsewhere() }).collect())?;
     }
     let built = build(globals, settings, &resolved.config, Answers::default())?;
     let queue = queue_settings(settings, &places.record);
@@ -348,7 +350,7 @@ pub fn enqueue_all(
     if globals.json {
         let parts: Vec<Value> = parts.iter().map(part_json).collect();
         out.json(&json!({"session": summary.session, "together": together, "parts": parts}))?;
-    } else {
+    } else if globals.verbosity >= 0 {
         let (repos, session) = (listed(names(&parts), usize::MAX), &summary.session);
         out.line(format!("queued: session {session}, which lands in {repos} together"))?;
     }

@@ -205,8 +205,8 @@ pub fn of_queue(error: &QueueError) -> Failure {
         }
         QueueError::NoEntry(_) => plain(Code::NoSuchEntry, error).hint("`pleach merge queue --all` lists them"),
         QueueError::Ambiguous { .. } => plain(Code::EntryAmbiguous, error).hint("give more of its id"),
-        QueueError::WrongState { entry, .. } => {
-            plain(Code::EntryState, error).hint(format!("`pleach merge why {entry}` tells more"))
+        QueueError::WrongState { reference, .. } => {
+            plain(Code::EntryState, error).hint(format!("`pleach merge why {reference}` tells more"))
         }
         QueueError::Unresolved { path, .. } => {
             plain(Code::ConflictsLeft, error).hint(format!("edit them in {}, then run the same again", path.display()))

@@ -15,6 +15,7 @@ mod failure;
 mod forecast_marks;
 mod forge;
 mod globals;
+mod guides;
 mod joint_landing;
 mod lib_errors;
 mod mirror;

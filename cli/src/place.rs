@@ -14,6 +14,7 @@ use pleach_core::text::shell_word;
 
 use crate::code::Code;
 use crate::failure::Failure;
+use crate::globals::no_directory;
 use crate::lib_errors::{of_engine, of_git};
 use crate::settings::Settings;
 use crate::workspace_repos::{Configured, deepen_on_demand, is_missing, record_repo};
@@ -103,8 +104,7 @@ impl Place {
 
     fn open(path: &Path, settings: &Settings) -> Result<Repo, Failure> {
         if !path.is_dir() {
-            let message = format!("`{}` is not a directory", path.display());
-            return Err(Failure::new(Code::NotADirectory, message).hint("name the directory of a repository"));
+            return Err(no_directory(path, path).hint("name the directory of a repository"));
         }
         git::discover(path, &settings.own_environment).map_err(|error| of_engine(&error.into()))
     }

@@ -176,7 +176,7 @@ pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure>
         let agent = agents.of(node).map_err(cannot)?;
         if let Some((why, how)) = agent.as_program().and_then(CliAgent::unpaid) {
             let failure = Failure::new(Code::AgentUnpaid, format!("`{}` cannot be worked on: {why}", node.id));
-            return Err(failure.hint(format!("{how}; docs/agents.md says how to choose between them")));
+            return Err(failure.hint(format!("{how}; `pleach help agents` says how to choose between them")));
         }
     }
     Ok(())

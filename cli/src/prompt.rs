@@ -1,20 +1,51 @@
 //! A prompt in place of a pipeline's file: `pleach run "Fix the failing test"`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
+use os::plain_file;
 use pleach_core::config::Config;
 use pleach_core::ids::CommitId;
 use pleach_core::plan::{PromptTest, pipeline_for_prompt};
 
+use crate::code::Code;
 use crate::failure::Failure;
+use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, is_pipeline_name};
 
 /// The file name of the built-in pipeline.
 pub const BUILT_IN: &str = "prompt.dot";
 
+/// The prompt an argument gives: `-` that of standard input, `@FILE` that of a file, and any other text itself where it is
+/// one.
+pub fn read<'a>(globals: &Globals, given: &'a Path) -> Result<Option<Cow<'a, str>>, Failure> {
+    let Some(text) = given.to_str().map(str::trim) else { return Ok(None) };
+    let (from, read) = match text.strip_prefix('@') {
+        Some(file) => (format!("`{file}`"), plain_file::read_given(&globals.path(Path::new(file)))),
+        None if text == "-" => ("standard input".to_owned(), read_stdin(globals)),
+        None => return Ok(of(given, &globals.path(given)).map(Cow::Borrowed)),
+    };
+    let failed = |message: String| Failure::new(Code::PromptUnreadable, message);
+    let hint = "`pleach run -` takes a prompt from standard input, `pleach run @FILE` one from a text file";
+    let read = read.map_err(|error| failed(format!("cannot read a prompt from {from}")).because(&error).hint(hint))?;
+    match read.trim() {
+        "" => Err(failed(format!("{from} has no prompt in it")).hint(hint)),
+        prompt => Ok(Some(Cow::Owned(prompt.to_owned()))),
+    }
+}
+
+/// What standard input has, to its end.
+fn read_stdin(globals: &Globals) -> io::Result<String> {
+    if io::stdin().is_terminal() && globals.verbosity >= 0 {
+        say!("type the prompt, and end it with Ctrl-D on a line of its own");
+    }
+    io::read_to_string(io::stdin())
+}
+
 /// The prompt an argument is, unless it names a file, or was meant to: a mistyped name must not start an agent.
-pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
+fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
     let text = given.to_str()?.trim();
     let is_sentence =
         text.contains(char::is_whitespace) || (!text.is_empty() && !text.contains(|c: char| c.is_ascii()));

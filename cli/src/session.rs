@@ -255,7 +255,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
     let script = config.providers.script.file.as_ref().map(|file| {
         let unusable = |why: String| {
             Failure::new(Code::ScriptInvalid, format!("cannot use the script `{}`: {why}", file.display()))
-                .hint("docs/scripted-provider.md shows how a script is written")
+                .hint("`pleach help scripted-provider` shows how a script is written")
         };
         let text = os::plain_file::read(file).map_err(|error| unusable(error.to_string()))?;
         Script::parse(&text).map_err(|error| unusable(error.to_string()))
@@ -268,7 +268,7 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
     let load = |(name, agent): (&String, &AgentSettings)| match Profile::load(agent) {
         Ok(profile) => Ok((name.clone(), profile)),
         Err(error) => Err(Failure::new(Code::LayerInvalid, format!("agent `{name}`: {error}"))
-            .hint("a layer file is YAML with a `content` key; docs/agents.md shows one")),
+            .hint("a layer file is YAML with a `content` key; `pleach help agents` shows one")),
     };
     config.agents.iter().map(load).collect()
 }

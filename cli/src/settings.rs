@@ -176,7 +176,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     errors.iter().for_each(|error| {
         let _ = writeln!(message, "{error}");
     });
-    let hint = own.unwrap_or_else(|| "docs/settings.md says what every setting takes".to_owned());
+    let hint = own.unwrap_or_else(|| "`pleach help settings` says what every setting takes".to_owned());
     Failure::new(Code::SettingsInvalid, message.trim_end()).hint(hint).diagnosed(diagnostics)
 }
 

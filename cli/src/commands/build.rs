@@ -102,7 +102,9 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
     paths.sort();
     if paths.is_empty() {
         let message = format!("there is no markdown file in `{}`", given.display());
-        return Err(Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written"));
+        return Err(
+            Failure::new(Code::SpecInvalid, message).hint("`pleach help task-trees` shows how a spec is written")
+        );
     }
     let root = repo.and_then(Repo::workdir);
     let named = |path: PathBuf| {
@@ -125,7 +127,7 @@ fn by_rules(files: &[(String, String)]) -> Result<TaskTree, Failure> {
     spec::read(files).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         let message = format!("cannot make a tree from this spec:\n{}", listed.join("\n"));
-        Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written")
+        Failure::new(Code::SpecInvalid, message).hint("`pleach help task-trees` shows how a spec is written")
     })
 }
 

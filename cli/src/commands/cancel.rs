@@ -5,26 +5,32 @@ use std::time::Duration;
 use clap::Args;
 use engine::session::cancel_session;
 use git::Repo;
+use pleach_core::clock;
 use pleach_core::event::Recorded;
 use pleach_core::ids::RunId;
 use serde_json::json;
 
+use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_engine;
 use crate::next_commands::about;
 use crate::render::Out;
+use crate::render::session::{age, title};
 use crate::sessions::{self, SessionFilter};
-use crate::settings;
+use crate::trust::confirm;
+use crate::{settings, stdin_lines};
 
 /// Cancel a session permanently.
 ///
 /// Its process, if it runs, finishes the turn in flight, records the end and exits with code 1. After the grace period
 /// it kills its agents. Everything recorded stays: the turns, the branch and the worktree. `pleach rm` removes them.
+///
+/// Without a session you are asked about the newest that runs, or else about the newest that has not ended.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The session, or the beginning of its id; by default the newest that runs, else the newest that has not ended.
+    /// The session, or the beginning of its id.
     session: Option<String>,
     /// Seconds the turn in flight may take to finish.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -33,7 +39,10 @@ pub struct CancelArgs {
 
 pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), SessionFilter::Open)?;
+    let id = match args.session.as_deref() {
+        None if !globals.yes => agreed_newest(globals, &repo)?,
+        given => sessions::named_or_newest(globals, &repo, given, SessionFilter::Open)?,
+    };
     let (cancelled, interrupted) = cancel_and_wait(globals, &repo, &id, Duration::from_secs(args.grace))?;
     let mut out = Out::new();
     if globals.json {
@@ -46,6 +55,25 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// The session that is meant where none is named, once the user agrees: what is cancelled does not come back.
+fn agreed_newest(globals: &Globals, repo: &Repo) -> Result<RunId, Failure> {
+    let found = sessions::newest(repo, SessionFilter::Open)?;
+    let age = age(found.started_at, clock::now());
+    let shown = format!("{} ({}, {}, {age} old)", found.run, title(&found), found.standing().word());
+    let command = about(globals, &globals.dir, &format!("cancel {}", found.run), None);
+    if !stdin_lines::is_possible() {
+        let hint = format!("`{command}` cancels the newest: {shown}");
+        return Err(Failure::new(Code::CommandLine, "name the session to cancel").hint(hint));
+    }
+    let unread = |error: std::io::Error| {
+        Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint(format!("`{command}`"))
+    };
+    if confirm(&format!("Cancel session {shown} permanently? [y/N] ")).map_err(unread)? {
+        return Ok(found.run);
+    }
+    Err(Failure::new(Code::NotConfirmed, "nothing was cancelled").hint("`pleach status` lists the sessions"))
 }
 
 /// Cancels a session, and reports the process that is interrupted for it. Says whether there was one.

@@ -24,9 +24,9 @@ use crate::globals::Globals;
 use crate::place::Places;
 use crate::sessions::SessionGround;
 
-/// Remove what is old and needed no more, in every repository of the workspace.
+/// Remove what is old and needed no more.
 ///
-/// Sessions that have ended go with their branches, records, worktrees and agents' directories; so do branches of landed and
+/// In every repository of the workspace, sessions that have ended go with their branches, records, worktrees and agents' directories; so do branches of landed and
 /// cancelled tasks and of merged phases, idle worktrees, and what killed runs have left. Commits that no other branch has,
 /// and uncommitted files, are kept under refs/pleach/keep/ first.
 ///

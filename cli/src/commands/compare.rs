@@ -32,7 +32,7 @@ use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings::Settings;
 use crate::trust::TerminalTruster;
 
-/// Compare runs: how each ended, what it has changed and what it has cost, the best first.
+/// Compare runs by result, changes and cost, the best first.
 ///
 /// With `--test` the code of each run is tested, in a worktree of the merge queue; files that were tested before are not
 /// tested again. Runs whose tests pass come first, then those that are done, then those whose review approves, then the

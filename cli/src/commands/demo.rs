@@ -43,9 +43,10 @@ const TREE: &str = include_str!("../../demo/task-tree.json");
 /// A line that the tree's second task has come to after its test failed.
 const LINE: &str = "hello.sh:1";
 
-/// See it work: a small pipeline, a small task tree and a merge queue in a throw-away repository.
+/// See it work, in a throw-away repository.
 ///
-/// An agent plans, implements, fails its test, fixes it and reviews; then three agents work at once, and a conflict
+/// A small pipeline, a small task tree and a merge queue are worked: an agent plans, implements, fails its test, fixes it
+/// and reviews; then three agents work at once, and a conflict
 /// between two of them is resolved; then three tasks are worked one after another, each landed when it is done; then three
 /// branches go through the merge queue, where an agent resolves a conflict and repairs a merge that breaks the tests; and in
 /// the end pleach says why a line of it is there. The model is a script, so no key and no network are needed; everything else

@@ -19,7 +19,7 @@ use crate::lib_errors::{of_engine, of_git, of_record};
 use crate::render::{Out, Table, comparison, session::plain};
 use crate::sessions::{self, SessionFilter, SessionGround};
 
-/// Show everything a session has changed, or the code between two points.
+/// Show what a session has changed, or the code between two points.
 ///
 /// Compares the commit the session started at with its newest recorded one, whatever happened to the branches since. Of a
 /// parallel branch, the commit it was forked at is compared with its newest one.

@@ -23,8 +23,9 @@ use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, known_agents, orphans};
 use crate::workspace_repos::record_repo;
 
-/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions left behind.
+/// Check that everything pleach needs works, and how to fix it.
 ///
+/// Looks at git, settings, agents, keys, sandbox, disk, and what sessions left behind.
 /// Every problem comes with its fix. Of keys and logins only their presence is shown. Exits with 7 while something does
 /// not work; warnings are no failure.
 #[derive(Debug, Args)]
@@ -97,7 +98,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
         }
     }
     findings.push(health::installed(&installed));
-    findings.extend(health::tools(config, own));
+    findings.extend(runtime.block_on(health::tools(config, own, &spawner)));
     findings.push(health::keys(&survey::keys(&settings.environment)));
     if let Some(record) = workspace.as_ref().map(|workspace| &workspace.record.repo).or(repo.as_ref()) {
         findings.extend(runtime.block_on(health::mirror(&settings, record)));

@@ -18,11 +18,11 @@ use crate::lib_errors::{of_engine, of_git};
 use crate::render::Out;
 use crate::sessions::{self, SessionGround};
 
-/// Write a session as a directory of plain files, or with --format as one file.
+/// Write a session as a directory of plain files, or as one file.
 ///
-/// The directory has the manifest, the checkpoint, and prompt, response and status of every node; the file all that was said,
-/// called and changed. The directory must be empty, or hold an earlier export of the same session, which is updated. A file is
-/// replaced. Secrets are taken out of what the commits hold, as they were of what was recorded.
+/// The directory has the manifest, the checkpoint, and prompt, response and status of every node; with --format one file has
+/// all that was said, called and changed. The directory must be empty, or hold an earlier export of the same session, which is
+/// updated. A file is replaced. Secrets are taken out of what the commits hold, as they were of what was recorded.
 #[derive(Debug, Args)]
 #[command(override_usage = "pleach export [OPTIONS] [SESSION] <DIR|FILE>")]
 pub struct ExportArgs {

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::tree::{Tasks, TreeArgs, work};
 
-/// Work a tree until every task is complete, one failed, or nothing can start.
+/// Work a tree until all tasks are complete, or one has failed.
 ///
 /// Tasks are worked in the order their dependencies allow, one after another or with `--jobs` several at once; each lands
 /// on the branch that is checked out when it is complete. Progress is read from the commits of that branch, so the

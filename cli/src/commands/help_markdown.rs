@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use clap::builder::Resettable;
 use clap::{Args, Command};
 
+use super::help_groups::arranged;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -14,23 +16,28 @@ use crate::render::Out;
 pub struct HelpMarkdownArgs {}
 
 pub fn run(_globals: &Globals, _args: HelpMarkdownArgs, cli: Command) -> Result<Exit, Failure> {
-    // The page must not depend on the terminal it was made in.
-    let mut root = cli.term_width(100).disable_help_subcommand(true);
+    Out::new().bytes(page(cli).as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// The page.
+pub fn page(cli: Command) -> String {
+    // It must not depend on the terminal it was made in.
+    let mut root = arranged(cli).term_width(100);
     root.build();
     let mut page = String::from(
         "# The command line\n\nMade from the program's own help by `cargo xtask docs`; edit the doc comments in `cli/src/commands/`.\n",
     );
     write_section(&mut page, &root, "pleach");
     write_children(&mut page, &root, "pleach");
-    Out::new().bytes(page.as_bytes())?;
-    Ok(Exit::Done)
+    page
 }
 
 fn write_children(page: &mut String, parent: &clap::Command, path: &str) {
     for child in parent.get_subcommands().filter(|child| !child.is_hide_set()) {
         let path = format!("{path} {}", child.get_name());
         // What every command takes is told once, at the top.
-        let own = child.clone().mut_args(|arg| {
+        let own = child.clone().after_help(Resettable::Reset).mut_args(|arg| {
             let shared = arg.is_global_set() || arg.get_id() == "help";
             arg.hide(shared)
         });

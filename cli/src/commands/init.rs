@@ -1,12 +1,11 @@
 //! `pleach init`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use agents::agent::find_program;
 use agents::llm::usual_model;
 use clap::Args;
 use engine::landing::{TipTest, run_tip_test};
@@ -33,6 +32,7 @@ use crate::stdin_lines;
 use crate::survey;
 use crate::survey::known_agents::{self, INSTALL, Installed};
 use crate::survey::project::{self, Files, Guess};
+use crate::survey::tools::{MissingTool, missing_tool};
 use crate::trust::confirm;
 
 /// Write a pleach.yaml that fits this repository and this machine.
@@ -49,8 +49,8 @@ struct Survey {
     agents: Vec<Installed>,
     keys: Vec<(ProviderName, &'static str)>,
     guesses: Vec<Guess>,
-    /// The programs guesses need that are not on PATH.
-    missing: BTreeSet<String>,
+    /// What guesses need that is not installed, by the command.
+    missing: BTreeMap<String, MissingTool>,
 }
 
 /// The content of the file.
@@ -71,7 +71,7 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     let proposal = found.proposal();
     let text = proposal.text(&found);
     if let Some(name) = PROJECT_FILES.iter().find(|name| root.join(name).exists()) {
-        return Err(exists(globals, root, name, &proposal));
+        return Err(exists(globals, root, name, &found, &proposal));
     }
     check(root, &text)?;
     let mut out = Out::new();
@@ -112,9 +112,9 @@ fn first_test(globals: &Globals, root: &Path, proposal: &Proposal<'_>) -> Result
     // What the user has set elsewhere may come before what was found here.
     let queue = queue_settings(&settings, &place);
     let Some(test) = queue.tests.usual.clone() else { return Ok(None) };
-    let (command, setup) = (&test.command, settings.resolved.config.worktrees.setup.as_deref());
-    let is_missing = |program: &str| find_program(program, &globals.environment).is_none();
-    if [setup, Some(command)].into_iter().flatten().filter_map(project::program).any(is_missing) {
+    let (command, setup) = (test.command.as_str(), settings.resolved.config.worktrees.setup.as_deref());
+    let commands = [setup, Some(command)].into_iter().flatten().map(str::to_owned);
+    if !missing_tools(globals, commands)?.is_empty() {
         return Ok(None);
     }
     // Without a commit or a branch there is nothing that could be tested.
@@ -154,11 +154,26 @@ fn look(globals: &Globals, root: &Path) -> Result<Survey, Failure> {
     let spawner = spawner(&globals.environment)?;
     let agents = single()?.block_on(known_agents::installed(&globals.environment, &spawner));
     let guesses = project::guesses(&files(root)?);
-    let commands = guesses.iter().flat_map(|guess| guess.setup.iter().chain(&guess.test));
-    let programs = commands.filter_map(|command| project::program(command));
-    let missing = programs.filter(|program| find_program(program, &globals.environment).is_none());
-    let missing = missing.map(str::to_owned).collect();
+    let missing =
+        missing_tools(globals, guesses.iter().flat_map(|guess| guess.setup.iter().chain(&guess.test)).cloned())?;
     Ok(Survey { agents, keys: survey::keys(&globals.environment), guesses, missing })
+}
+
+/// What commands need that is not installed, by the command.
+fn missing_tools(
+    globals: &Globals,
+    commands: impl Iterator<Item = String>,
+) -> Result<BTreeMap<String, MissingTool>, Failure> {
+    let (spawner, environment) = (spawner(&globals.environment)?, &globals.environment);
+    Ok(single()?.block_on(async {
+        let mut missing = BTreeMap::new();
+        for command in commands {
+            if let Some(tool) = missing_tool(&command, environment, &spawner).await {
+                missing.insert(command, tool);
+            }
+        }
+        missing
+    }))
 }
 
 /// The spawner.
@@ -208,9 +223,15 @@ impl Survey {
 
     /// How far a guess can be relied on.
     fn guessed(&self, from: &str, command: &str) -> String {
-        let missing = project::program(command).filter(|program| self.missing.contains(*program));
-        let missing = missing.map(|program| format!("; `{program}` is not on PATH")).unwrap_or_default();
-        format!("Guessed from {from}, not tried{missing}.")
+        format!(
+            "Guessed from {from}, not tried{}.",
+            self.lack(command).map(|lack| format!("; {lack}")).unwrap_or_default()
+        )
+    }
+
+    /// What a command lacks, in words.
+    fn lack(&self, command: &str) -> Option<String> {
+        self.missing.get(command).map(|MissingTool { name, how }| format!("`{name}` {how}"))
     }
 
     fn json(&self, proposal: &Proposal<'_>, text: &str, written: bool) -> Value {
@@ -231,8 +252,9 @@ impl Survey {
             .iter()
             .map(|guess| json!({"from": guess.from, "setup": guess.setup, "test": guess.test}))
             .collect();
+        let missing: BTreeSet<&str> = self.missing.values().map(|tool| tool.name.as_str()).collect();
         json!({
-            "agents": agents, "keys": keys, "project": guesses, "missing": self.missing, "agent": proposal.agent,
+            "agents": agents, "keys": keys, "project": guesses, "missing": missing, "agent": proposal.agent,
             "file": PROJECT_FILES[0], "text": text, "written": written,
         })
     }
@@ -316,7 +338,7 @@ fn write(root: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// A file is there: what would be different in it.
-fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -> Failure {
+fn exists(globals: &Globals, root: &Path, name: &str, found: &Survey, proposal: &Proposal<'_>) -> Failure {
     let failure = |message: String| Failure::new(Code::SettingsExist, message);
     let kept = format!("`{name}` already exists and was not changed");
     let config = match settings::load(globals.environment.clone(), &Search::from(root, None)) {
@@ -326,17 +348,22 @@ fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -
         }
     };
     let agent = config.agent.as_ref().map(ToString::to_string);
-    let command = |found: Option<(&str, &str)>| found.map(|(_, command)| command.to_owned());
+    let guess = |guessed: Option<(&str, &str)>| {
+        let (from, command) = guessed?;
+        let lack = found.lack(command).map(|lack| format!(" ({lack})")).unwrap_or_default();
+        Some((command.to_owned(), format!("the guess from {from} is `{command}`{lack}")))
+    };
+    let there = proposal.agent.map(|agent| (agent.to_owned(), format!("`{agent}` was found")));
     let different: Vec<String> = [
-        ("agent", agent, proposal.agent.map(str::to_owned)),
-        ("worktrees.setup", config.worktrees.setup.clone(), command(proposal.setup)),
-        ("test_command", config.test_of_work().map(str::to_owned), command(proposal.test)),
+        ("agent", agent, there),
+        ("worktrees.setup", config.worktrees.setup.clone(), guess(proposal.setup)),
+        ("test_command", config.test_of_work().map(str::to_owned), guess(proposal.test)),
     ]
     .into_iter()
-    .filter(|(_, is, found)| found.is_some() && is != found)
-    .map(|(key, is, found)| {
+    .filter_map(|(key, is, found)| {
+        let (_, words) = found.filter(|(value, _)| is.as_ref() != Some(value))?;
         let is = is.map_or_else(|| "is not set".to_owned(), |is| format!("is `{is}`"));
-        format!("`{key}` {is}, but `{}` was found", found.unwrap_or_default())
+        Some(format!("`{key}` {is}, but {words}"))
     })
     .collect();
     if different.is_empty() {
@@ -358,7 +385,7 @@ mod tests {
             has_login: *is_ready,
             has_key: false,
         });
-        Survey { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeSet::new() }
+        Survey { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeMap::new() }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::tree::overview::{TreeContext, TreeWithProgress};
 /// The most tasks of a phase that are named.
 const MOST: usize = 20;
 
-/// Show everything about a task: its steps, their output, and the feedback for the next attempt.
+/// Show everything about a task: its steps, output and feedback.
 ///
 /// For a phase or a group, its tasks that are not done, and the runs of its own tests.
 #[derive(Debug, Args)]

@@ -26,7 +26,7 @@ use crate::render::Out;
 use crate::sessions::{self, SessionFilter};
 use crate::settings::{self, Settings};
 
-/// Land a finished session: bring its work into the branches it was started on.
+/// Land a finished session on the branches it was started on.
 ///
 /// The work is merged, tested and landed as `pleach merge process` does it, with `merge.test_command` or `test_command`. A
 /// session over several repositories lands in all of them or in none: their merges are checked out side by side and tested,

@@ -24,7 +24,7 @@ use crate::render::journal::LogLines;
 use crate::render::{Out, Pages, columns};
 use crate::sessions::{self, resolve_scope};
 
-/// List what happened, newest first: runs, steps, the merge queue, landings and turns.
+/// List what happened, newest first: runs, steps, landings, turns.
 ///
 /// Read from the records, the commits of the checked-out branch and the merge queue, as far back as is shown. Times are in
 /// UTC. At a terminal it goes through the pager git uses. For what the tests and reviews of tasks printed, see `pleach logs`.

@@ -16,6 +16,8 @@ mod forecast;
 mod garden;
 mod gardener;
 mod graph;
+mod help;
+mod help_groups;
 mod help_markdown;
 mod init;
 mod inspect;
@@ -60,7 +62,13 @@ use crate::say;
 
 /// Runs AI coding agents on git repositories and weaves what they grow into one tree.
 #[derive(Debug, Parser)]
-#[command(name = "pleach", version, arg_required_else_help = true, max_term_width = 100, after_help = Exit::help_table())]
+#[command(
+    name = "pleach",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     #[command(flatten)]
     globals: GlobalArgs,
@@ -111,6 +119,7 @@ enum Command {
     Trust(trust::TrustArgs),
     Validate(validate::ValidateArgs),
     Completions(completions::CompletionsArgs),
+    Help(help::HelpArgs),
     #[command(name = "__complete", hide = true)]
     Complete(complete::CompleteArgs),
     #[command(name = "__help-markdown", hide = true)]
@@ -160,6 +169,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Trust(args) => trust::run(globals, args),
         Command::Validate(args) => validate::run(globals, args),
         Command::Completions(args) => completions::run(globals, args, Cli::command()),
+        Command::Help(args) => help::run(globals, &args, Cli::command()),
         Command::Complete(args) => complete::run(globals, args, &Cli::command()),
         Command::HelpMarkdown(args) => help_markdown::run(globals, args, Cli::command()),
     }
@@ -172,7 +182,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let line = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let environment = Environment::capture();
     say::set_up_codes(&environment);
-    let cli = match Cli::command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match help_groups::arranged(Cli::command())
+        .try_get_matches_from(args)
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+    {
         Ok(cli) => cli,
         Err(error) => return usage(&error, json),
     };
@@ -236,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        help_groups::arranged(Cli::command()).debug_assert();
     }
 
     #[test]

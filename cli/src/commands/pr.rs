@@ -21,7 +21,7 @@ use crate::render::Out;
 use crate::sessions::{self, SessionGround};
 use crate::task_submission::named_task;
 
-/// Push the branch of a session or task, and open a pull request for it.
+/// Push a session or a task, and open a pull request for it.
 ///
 /// `gh` or `glab` opens it where one is installed; else the link the remote gives is printed. Title and text come from the
 /// task or the pipeline's goal, and say what was done turn by turn, what was tested and reviewed, and what it has cost. Over

@@ -22,7 +22,7 @@ use crate::say;
 use crate::session::build;
 use crate::sessions::{self, SessionGround};
 
-/// Push what the remotes of sessions lack: branches, and records with them.
+/// Push the branches and records that remotes lack.
 ///
 /// It makes up for pushes that failed or were given up when a run ended. Sessions that are named are pushed whatever `push` of
 /// their repositories says: to `workspace.repos.NAME.remote`, else to the remote of the branch that is checked out, else to

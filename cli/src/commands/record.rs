@@ -32,8 +32,9 @@ const NAMED: usize = 3;
 /// How long it may take to tell how much there is to copy.
 const ASKED: Duration = Duration::from_secs(10);
 
-/// Copy records to the CXDB server of `record.cxdb`, or compare them with what it has.
+/// Copy records to a CXDB server, or compare them with it.
 ///
+/// The server is that of `record.cxdb`.
 /// A run copies its records by itself while it works, and waits for the server at its end alone, for five seconds at most.
 #[derive(Debug, Args)]
 pub struct RecordArgs {

@@ -49,7 +49,7 @@ use crate::trust::TerminalTruster;
 /// any time: `pleach resume` continues.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The prompt, in quotes; or a pipeline, a DOT file.
+    /// The prompt, in quotes; `-` reads it from standard input, `@FILE` from a file. Or a pipeline, a DOT file.
     #[arg(value_name = "PROMPT|FILE")]
     file: PathBuf,
     /// Inputs: values for the variables of the pipeline.
@@ -71,7 +71,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let path = globals.path(&args.file);
     let inputs = read_inputs(&args.inputs)?;
     let answers = args.answers.read(globals)?;
-    let prompt = prompt::of(&args.file, &path);
+    let prompt = prompt::read(globals, &args.file)?;
+    let prompt = prompt.as_deref();
     let below = path.parent().filter(|_| prompt.is_none()).unwrap_or(&globals.dir);
     let variants = args.several.variants()?;
     let load = |variant: &RunVariant| {

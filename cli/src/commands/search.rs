@@ -18,7 +18,7 @@ use crate::lib_errors::of_git;
 use crate::render::{Out, columns, journal};
 use crate::sessions::{self, resolve_scope};
 
-/// Search what was said: prompts, answers, tool calls and what tools printed.
+/// Search what was said: prompts, answers, tool calls and output.
 ///
 /// Newest run first. Each message that has TEXT is shown once, by the first line with it. Without capitals in TEXT, any case is meant. Secrets
 /// were taken out before anything was recorded, so they are not found.

@@ -44,7 +44,7 @@ use crate::tree::watch::{StatusPage, watch};
 /// How long a mirror may take to say how far behind it is.
 const MIRROR_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Show the task trees of this branch, the open tasks and the sessions of this repository, or one task or session.
+/// Show trees, open tasks and sessions, or one task or session.
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
 /// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`

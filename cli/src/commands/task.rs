@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 
-/// Give a repository tasks without writing a tree, and have agents work on them.
+/// Give a repository tasks, and have agents work on them.
 ///
 /// A task is worked like a task of a tree: implemented, tested and reviewed on its own branch, and landed on its target
 /// when it is complete. Several may be worked at once, by one process or by several.

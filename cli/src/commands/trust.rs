@@ -10,15 +10,14 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings;
-use crate::trust::{Approval, Store};
+use crate::trust::{Approval, Store, short};
 
-/// The digits of a key that are shown.
-const SHOWN_KEY: usize = 10;
-
-/// List what you have approved: commands that repositories supply, and settings of theirs that touch your keys.
+/// List what you have approved of repositories, and revoke it.
 ///
-/// `run`, `resume`, `garden`, `gardener`, `task start` and `build` ask before they use any of it for the first time. An
-/// approval holds for one repository and one exact text; when the text changes you are asked again.
+/// What needs approval are commands that repositories supply, and settings of theirs that touch your keys. `run`, `resume`,
+/// `garden`, `gardener`, `task start` and `build` ask before they use any of it for the first time. An approval holds for one
+/// repository and one exact text; when the text changes you are asked again. The answer `a` approves every command of a
+/// repository from now on, and is listed as `everything`.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Revoke these approvals, by the beginning of their key.
@@ -47,7 +46,7 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
         out.line("Nothing to revoke.")?;
     }
     for agreement in revoked.iter().filter(|_| !globals.json) {
-        out.line(format!("Revoked: {} {}", short(agreement), headline(agreement)))?;
+        out.line(format!("Revoked: {} {}", short(&agreement.key), headline(agreement)))?;
     }
     Ok(Exit::Done)
 }
@@ -63,7 +62,7 @@ fn list(globals: &Globals, agreements: &[Approval]) -> Result<(), Failure> {
     let mut table = Table::new(["key", "repository", "kind", "from", "text"]);
     for agreement in agreements {
         table.row([
-            short(agreement),
+            short(&agreement.key),
             visible(&agreement.repo),
             agreement.kind.clone(),
             visible(&agreement.where_from),
@@ -71,10 +70,6 @@ fn list(globals: &Globals, agreements: &[Approval]) -> Result<(), Failure> {
         ]);
     }
     out.line(table)
-}
-
-fn short(agreement: &Approval) -> String {
-    agreement.key.chars().take(SHOWN_KEY).collect()
 }
 
 fn headline(agreement: &Approval) -> String {

@@ -24,7 +24,7 @@ use crate::place::Place;
 use crate::render::Out;
 use crate::sessions::SessionGround;
 
-/// Say why a line is there: the turn that wrote it, its prompt and its reason.
+/// Show the turn that wrote a line, its prompt and its reason.
 ///
 /// git says which commit a line is of; from there it is followed to the turn that wrote it, also where a step, a landing, a
 /// squash or an undo has copied it since. A file gives a table, with a line of it everything about that line, a commit what

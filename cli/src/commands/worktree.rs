@@ -16,7 +16,7 @@ use crate::place::Places;
 use crate::settings;
 use crate::survey::orphans;
 
-/// List the worktrees pleach made in this repository, or remove those nobody needs.
+/// List the worktrees pleach made, or remove those nobody needs.
 ///
 /// Your own worktrees are not shown and never touched.
 #[derive(Debug, Args)]

@@ -40,7 +40,10 @@ pub fn asked(globals: &Globals, question: &Question) -> String {
         text.push_str(&format!("  [{}] {}\n", plain(&choice.key), plain(&choice.label)));
     }
     match question.kind {
-        QuestionKind::Freeform => text.push_str("  or answer in your own words\n"),
+        QuestionKind::Freeform => {
+            let or = if question.shown().next().is_some() { "or " } else { "" };
+            text.push_str(&format!("  {or}answer in your own words\n"));
+        }
         QuestionKind::Confirmation => text.push_str("  [N] No: the gate fails\n"),
         QuestionKind::YesNo | QuestionKind::MultipleChoice => {}
     }

@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use super::known_agents::Installed;
 use super::project;
+use super::tools::{MissingTool, missing_tool};
 use crate::failure::Failure;
 use crate::lib_errors::{of_git, of_shortage, without_record};
 use crate::mirror::{known_mirror, of_mirror};
@@ -133,24 +134,20 @@ pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
 }
 
 /// Whether the programs that set up and test are there.
-pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
+pub async fn tools(config: &Config, environment: &Environment, spawner: &Spawner) -> Vec<Finding> {
     let commands = [
         ("worktrees.setup", &config.worktrees.setup),
         ("test_command", &config.test_command),
         ("tree.test_command", &config.tree.test_command),
     ];
-    let program = |(key, command): (&'static str, &'_ Option<String>)| {
-        Some((key, project::program(command.as_deref()?)?.to_owned()))
-    };
-    let programs: Vec<(&str, String)> = commands.into_iter().filter_map(program).collect();
-    let missing = |(key, program): &(&str, String)| {
-        find_program(program, environment).is_none().then(|| {
-            let message = format!("`{key}` needs `{program}`, which is not on PATH");
-            Finding::error("tools", message, format!("install it, or correct `{key}` in pleach.yaml"))
-        })
-    };
-    let missing: Vec<Finding> = programs.iter().filter_map(missing).collect();
-    let names: BTreeSet<&str> = programs.iter().map(|(_, program)| program.as_str()).collect();
+    let (mut names, mut missing) = (BTreeSet::new(), Vec::new());
+    for (key, command) in commands.into_iter().filter_map(|(key, command)| Some((key, command.as_deref()?))) {
+        names.extend(project::program(command));
+        if let Some(MissingTool { name, how }) = missing_tool(command, environment, spawner).await {
+            let message = format!("`{key}` needs `{name}`, which {how}");
+            missing.push(Finding::error("tools", message, format!("install it, or correct `{key}` in pleach.yaml")));
+        }
+    }
     if missing.is_empty() && !names.is_empty() {
         vec![Finding::ok("tools", names.into_iter().collect::<Vec<_>>().join(", "))]
     } else {
@@ -219,7 +216,7 @@ async fn agent(
         Ok(agent) => agent,
         Err(error) => {
             let text = error.to_string();
-            let (message, fix) = text.split_once("; ").unwrap_or((&text, "see docs/agents.md"));
+            let (message, fix) = text.split_once("; ").unwrap_or((&text, "see `pleach help agents`"));
             return Finding::error("agent", format!("`{key}` ({choice}): {message}"), fix);
         }
     };

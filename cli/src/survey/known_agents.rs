@@ -15,8 +15,8 @@ use crate::settings::Settings;
 const KNOWN: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 /// The hint where no agent is installed.
-pub const INSTALL: &str =
-    "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
+pub const INSTALL: &str = "install claude, codex, gemini or opencode, set a key such as ANTHROPIC_API_KEY for the built-in \
+     agent, or name a program: `agent: command:PROGRAM` or `agent: acp:PROGRAM` in pleach.yaml";
 
 /// An agent that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]

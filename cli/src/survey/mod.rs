@@ -5,6 +5,7 @@ pub mod health;
 pub mod known_agents;
 pub mod orphans;
 pub mod project;
+pub mod tools;
 
 use agents::llm::key_variables;
 use pleach_core::config::{Environment, ProviderName};

@@ -43,6 +43,14 @@ pub fn program(command: &str) -> Option<&str> {
     (word.chars().all(is_plain) && !OF_THE_SHELL.contains(&word)).then_some(word)
 }
 
+/// The module a shell command has Python run: `pytest` of `python3 -m pytest -q`.
+pub fn python_module(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace();
+    let starts = words.any(|word| ["python3", "python"].contains(&word));
+    let module = words.next().filter(|word| starts && *word == "-m").and_then(|_| words.next())?;
+    (["python3", "python"].contains(&program(command)?) && is_name(module)).then_some(module)
+}
+
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -155,6 +163,19 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(program(command), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn the_module_python_runs_is_recognized() {
+        for (command, expected) in [
+            ("python3 -m pytest -q", Some("pytest")),
+            ("CI=1 python -m unittest", Some("unittest")),
+            ("uv run python -m pytest", None),
+            ("python3 tests.py -m pytest", None),
+            ("python3 -m $MODULE", None),
+        ] {
+            assert_eq!(python_module(command), expected, "{command}");
         }
     }
 

@@ -73,7 +73,7 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let tree = TaskTree::read(&text).map_err(|errors| {
         let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         let message = format!("`{}` is not a valid task tree:\n{}", place.display(), listed.join("\n"));
-        Failure::new(Code::TreeInvalid, message).hint("docs/task-trees.md shows how a tree is written")
+        Failure::new(Code::TreeInvalid, message).hint("`pleach help task-trees` shows how a tree is written")
     })?;
     let path = below(place, repo.workdir());
     let path = name_in_commits(&path).map_err(|why| {

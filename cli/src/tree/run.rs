@@ -12,6 +12,7 @@ use engine::tree::progress::ProgressReader;
 use engine::tree::{
     self, OpenSession, PendingTrust, TreeClaim, TreePlan, TreeRun, as_merged_now, open_sessions, restart_warnings,
 };
+use engine::trust::TrustItem;
 use git::workspace::branch_ref;
 use os::process::sandbox::SandboxChoice;
 use pleach_core::config::{AgentChoice, InvalidAgent};
@@ -140,7 +141,7 @@ impl<'a> RunSite<'a> {
                 tree::open(built.engine.clone(), repo.clone(), Arc::clone(&planned_repo.plan), claim)
             });
             let (run, brought) = opened.map_err(|error| self.failed(planned_repo, &error))?;
-            wait_for(self.agree(&run, &brought))?;
+            wait_for(self.agree(&planned_repo.place, &run, &brought))?;
             runs.push(run);
             left.extend(brought.left);
         }
@@ -190,14 +191,17 @@ impl<'a> RunSite<'a> {
     }
 
     /// Asks for approval of everything a run would do, by its plan and by fetched sessions.
-    async fn agree(&self, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
+    async fn agree(&self, place: &Place, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
         for OpenSession { session, task, pipeline, .. } in &brought.left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
                 failure.hint(format!("{task} was started with it; `pleach cancel {session}` to restart the task"))
             })?;
         }
         let items = tree::to_trust(run, &self.settings.resolved, &self.settings.environment, brought);
-        self.truster.agree(items.map_err(|error| of_trust(&error))?).await
+        let items = items.map_err(|error| of_trust(&error))?;
+        let is_own = place.repo.common_dir() == self.place.repo.common_dir();
+        let items = if is_own { items } else { items.into_iter().map(TrustItem::elsewhere).collect() };
+        self.truster.agree(items).await
     }
 
     /// Works plans to their end.
@@ -238,7 +242,7 @@ impl<'a> RunSite<'a> {
     /// Asks for approval of what a run has come upon meanwhile.
     async fn ask_again(&self, planned_repo: &PlannedRepo, run: &mut TreeRun) -> Result<(), Failure> {
         let brought = tree::pending_trust(run).map_err(|error| self.failed(planned_repo, &error))?;
-        self.agree(run, &brought).await
+        self.agree(&planned_repo.place, run, &brought).await
     }
 
     fn failed(&self, PlannedRepo { place, plan }: &PlannedRepo, error: &tree::Error) -> Failure {

@@ -1,10 +1,11 @@
 //! What the user has approved, and how they are asked: commands a repository supplies, and settings of it that could
 //! send keys elsewhere. What there is to approve, the library finds.
 //!
-//! An answer holds for one repository and one exact text. It is kept in `trust.json` of the state directory, readable
-//! by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
+//! An answer holds for one repository and one exact text, or for every command of a repository. It is kept in `trust.json`
+//! of the state directory, readable by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
 
 mod store;
+mod token;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use agents::agent::BoxFuture;
 use engine::env::Truster;
-use engine::trust::TrustItem;
+use engine::trust::{TrustItem, key_of_all_commands};
 use pleach_core::config::SuppliedKind;
 use pleach_core::redact::Redactor;
 use pleach_core::text::{counted, visible};
 
-pub use self::store::{Approval, Store};
+pub use self::store::{Approval, Store, short};
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -42,20 +43,19 @@ impl TerminalTruster {
     /// Makes sure the user approves all of `items`. What was approved before is not asked again; everything else is
     /// shown whole and asked about once.
     pub fn require(&self, items: Vec<TrustItem>) -> Result<(), Failure> {
-        require_with(&self.store, &self.repo, items, self.ask, say::asking, confirm)
+        require_with(&self.store, &self.repo, items, self.ask, say::asking, reply)
     }
 
     /// Keeps that the user approves all of `items`, which they have given themselves. What is kept for reading is
     /// without what `redactor` knows.
     pub fn keep_given(&self, items: Vec<TrustItem>, redactor: &Redactor) -> Result<(), Failure> {
-        let repo = self.repo.to_string_lossy();
-        keep(&self.store, &repo, unknown(&self.store, &repo, items)?, redactor)
+        keep(&self.store, &self.repo, unknown(&self.store, &self.repo, items)?, redactor)
     }
 }
 
 /// Whether the user has approved all of `items` before, for the repository that has this common git directory.
 pub fn is_approved(settings: &Settings, repo: &Path, items: Vec<TrustItem>) -> Result<bool, Failure> {
-    Ok(unknown(&Store::new(&settings.state_dir), &repo.to_string_lossy(), items)?.is_empty())
+    Ok(unknown(&Store::new(&settings.state_dir), repo, items)?.is_empty())
 }
 
 impl Truster<Failure> for TerminalTruster {
@@ -82,8 +82,25 @@ impl Ask {
 
 /// Asks a person; anything but yes is no.
 pub fn confirm(question: &str) -> std::io::Result<bool> {
+    Ok(reply(question)? == Reply::Yes)
+}
+
+/// What a person answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    No,
+    Yes,
+    /// Also to every command from now on.
+    Always,
+}
+
+fn reply(question: &str) -> std::io::Result<Reply> {
     let line = stdin_lines::ask(&mut say::asking(), question)?;
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    Ok(match line.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Reply::Yes,
+        "a" | "all" => Reply::Always,
+        _ => Reply::No,
+    })
 }
 
 fn require_with<W: std::io::Write>(
@@ -92,29 +109,35 @@ fn require_with<W: std::io::Write>(
     items: Vec<TrustItem>,
     ask: Ask,
     asking: impl FnOnce() -> W,
-    answer: impl FnOnce(&str) -> std::io::Result<bool>,
+    answer: impl FnOnce(&str) -> std::io::Result<Reply>,
 ) -> Result<(), Failure> {
-    let repo = repo.to_string_lossy().into_owned();
-    let new = unknown(store, &repo, items)?;
+    let new = unknown(store, repo, items)?;
     if new.is_empty() {
         return Ok(());
     }
     let commands = new.iter().all(|(_, item)| item.kind == SuppliedKind::Command);
     let things = counted(new.len(), if commands { "command" } else { "item" });
+    // Nothing is approved beforehand of a repository that is not there yet, and nothing of what is none.
+    let may_stand = repo.join("HEAD").is_file() && new.iter().any(|(_, item)| item.is_covered);
+    let mut reply = Reply::Yes;
     if !ask.yes {
         let mut asking = asking();
-        let _ = asking.write_all(shown(&repo, &new).as_bytes());
+        let _ = asking.write_all(shown(repo, &new).as_bytes());
+        let supplier = if repo.is_dir() { "this repository supplies" } else { "these settings bring along" };
         if !ask.terminal {
-            return Err(Failure::new(
-                Code::TrustMissing,
-                format!("this repository supplies {things} you have not approved"),
-            )
-            .hint("read what is shown above; then run the command again with -y, or in a terminal to be asked"));
+            return Err(Failure::new(Code::TrustMissing, format!("{supplier} {things} you have not approved"))
+                .hint("read what is shown above; then run the command again with -y, or in a terminal to be asked"));
         }
-        let agreed = answer("Approve all of this? [y/N] ").map_err(|error| {
+        let question = if may_stand {
+            let _ = asking.write_all(b"(a: this, and every command of this repository from now on)\n");
+            "Approve all of this? [y/N/a] "
+        } else {
+            "Approve all of this? [y/N] "
+        };
+        reply = answer(question).map_err(|error| {
             Failure::new(Code::TrustUnanswered, "the answer cannot be read").because(&error).hint("pass -y to approve")
         })?;
-        if !agreed {
+        if reply == Reply::No || reply == Reply::Always && !may_stand {
             return Err(Failure::new(
                 Code::TrustDeclined,
                 format!("you declined {things} of this repository; nothing was run"),
@@ -122,15 +145,17 @@ fn require_with<W: std::io::Write>(
             .hint("change the settings named above, or run the command again and approve them"));
         }
     }
-    keep(store, &repo, new, &Redactor::new([("", ""); 0]))
+    keep(store, repo, new, &Redactor::new([("", ""); 0]))?;
+    if reply == Reply::Always { keep_always(store, repo) } else { Ok(()) }
 }
 
 /// The items that are not approved yet, each once, with their keys.
-fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(String, TrustItem)>, Failure> {
+fn unknown(store: &Store, repo: &Path, items: Vec<TrustItem>) -> Result<Vec<(String, TrustItem)>, Failure> {
     let mut known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
+    let always = key_of_always(repo)?.is_some_and(|key| known.contains(&key));
     let mut new = Vec::new();
-    for item in items {
-        let key = item.key(repo).map_err(|error| of_trust(&error))?;
+    for item in items.into_iter().filter(|item| !(always && item.is_covered)) {
+        let key = item.key(&repo.to_string_lossy()).map_err(|error| of_trust(&error))?;
         if known.insert(key.clone()) {
             new.push((key, item));
         }
@@ -138,15 +163,47 @@ fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(Stri
     Ok(new)
 }
 
+/// What an approval of every command is known by; none where this repository has never got one.
+fn key_of_always(repo: &Path) -> Result<Option<String>, Failure> {
+    let Some(token) = token::read(repo) else { return Ok(None) };
+    key_of_all_commands(&repo.to_string_lossy(), &token).map(Some).map_err(|error| of_trust(&error))
+}
+
+/// Keeps that every command of a repository is approved.
+fn keep_always(store: &Store, repo: &Path) -> Result<(), Failure> {
+    let token = token::make(repo).map_err(|error| {
+        Failure::new(
+            Code::TrustStore,
+            format!("cannot note in {} that every command of it is approved", repo.display()),
+        )
+        .because(&error)
+    })?;
+    let key = key_of_all_commands(&repo.to_string_lossy(), &token).map_err(|error| of_trust(&error))?;
+    let shown = short(&key);
+    store.add(vec![Approval {
+        key,
+        repo: repo.to_string_lossy().into_owned(),
+        kind: EVERYTHING.to_owned(),
+        where_from: "your answer".to_owned(),
+        text: "every command of this repository".to_owned(),
+        at: pleach_core::clock::now(),
+    }])?;
+    say!("commands of this repository run unasked from now on; `pleach trust --revoke {shown}` ends that");
+    Ok(())
+}
+
+/// The kind of an approval that is of no single text.
+const EVERYTHING: &str = "everything";
+
 /// Keeps new approvals.
-fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Redactor) -> Result<(), Failure> {
+fn keep(store: &Store, repo: &Path, new: Vec<(String, TrustItem)>, redactor: &Redactor) -> Result<(), Failure> {
     if new.is_empty() {
         return Ok(());
     }
     let at = pleach_core::clock::now();
     let new = new.into_iter().map(|(key, item)| Approval {
         key,
-        repo: repo.to_owned(),
+        repo: repo.to_string_lossy().into_owned(),
         kind: item.kind.to_string(),
         text: redactor.text(item.seen()).into_owned(),
         where_from: item.where_from,
@@ -156,8 +213,13 @@ fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Red
 }
 
 /// Everything that is asked about, whole.
-fn shown(repo: &str, items: &[(String, TrustItem)]) -> String {
-    let mut text = format!("This repository ({}) supplies:\n", visible(repo));
+fn shown(repo: &Path, items: &[(String, TrustItem)]) -> String {
+    let mut text = if repo.is_dir() {
+        format!("This repository ({}) supplies:\n", visible(&repo.to_string_lossy()))
+    } else {
+        // One that is not cloned yet supplies nothing.
+        "These settings bring along:\n".to_owned()
+    };
     for (_, item) in items {
         let _ = writeln!(text, "\n  {} ({})", item.kind, visible(&item.where_from));
         for line in item.seen().lines() {
@@ -186,19 +248,29 @@ mod tests {
 
     /// Asks with a prepared answer; gives the result, what was shown, and whether a question was asked.
     fn ask(store: &Store, repo: &str, texts: &[&str], ask: Ask, agrees: bool) -> (Result<(), Failure>, String, bool) {
+        let reply = if agrees { Reply::Yes } else { Reply::No };
+        replied(store, Path::new(repo), texts.iter().map(|text| item(text)).collect(), ask, reply)
+    }
+
+    fn replied(
+        store: &Store,
+        repo: &Path,
+        items: Vec<TrustItem>,
+        ask: Ask,
+        reply: Reply,
+    ) -> (Result<(), Failure>, String, bool) {
         let mut shown = Vec::new();
         let mut asked = false;
-        let items = texts.iter().map(|text| item(text)).collect();
         let out = &mut shown;
         let result = require_with(
             store,
-            Path::new(repo),
+            repo,
             items,
             ask,
             move || out,
             |_| {
                 asked = true;
-                Ok(agrees)
+                Ok(reply)
             },
         );
         (result, String::from_utf8(shown).unwrap(), asked)
@@ -230,7 +302,7 @@ mod tests {
             let item = TrustItem::from(Supplied { kind, key: key.into(), source, text: text.into() });
             let mut shown = Vec::new();
             let out = &mut shown;
-            let result = require_with(&store, Path::new("/a/.git"), vec![item], ask, move || out, |_| Ok(false));
+            let result = require_with(&store, Path::new("/a/.git"), vec![item], ask, move || out, |_| Ok(Reply::No));
             (result.is_ok(), String::from_utf8(shown).unwrap())
         };
         let base = |provider: &str| format!("providers.{provider}.settings.api_base");
@@ -263,11 +335,11 @@ mod tests {
     fn everything_is_shown_whole_and_nothing_hides() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
-        let (result, shown, asked) =
-            ask(&store, "/a/.git", &["make\nrm -rf \u{1b}[8mhome\u{202e}", "second"], NOBODY, true);
+        let repo = dir.path().to_str().unwrap();
+        let (result, shown, asked) = ask(&store, repo, &["make\nrm -rf \u{1b}[8mhome\u{202e}", "second"], NOBODY, true);
         assert!(!asked);
-        insta::assert_snapshot!(shown, @r#"
-        This repository (/a/.git) supplies:
+        insta::assert_snapshot!(shown.replace(repo, "REPO"), @r#"
+        This repository (REPO) supplies:
 
           command (pleach.yaml:1)
             make
@@ -280,6 +352,37 @@ mod tests {
         assert_eq!(failure.message, "this repository supplies 2 commands you have not approved");
         assert!(failure.hint.unwrap().contains("-y"));
         assert_eq!(store.list().unwrap(), []);
+    }
+
+    #[test]
+    fn every_command_can_be_approved_from_now_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(&dir.path().join("state"));
+        let repo = dir.path().join("repo");
+        let create =
+            || std::fs::create_dir(&repo).and_then(|()| std::fs::write(repo.join("HEAD"), "ref: refs/heads/main"));
+        create().unwrap();
+        let (result, shown, _) = replied(&store, &repo, vec![item("make")], SOMEBODY, Reply::Always);
+        assert!(result.is_ok() && shown.contains("every command of this repository from now on"), "{shown}");
+        assert!(replied(&store, &repo, vec![item("make"), item("other")], NOBODY, Reply::No).0.is_ok());
+        let kinds = || store.list().unwrap().into_iter().map(|kept| kept.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(), ["command", EVERYTHING], "what it covers is not kept one by one");
+        // What is no command of the repository is asked about all the same.
+        let address = TrustItem { kind: SuppliedKind::KeyAddress, is_covered: false, ..item("base_url: x") };
+        for other in [address, item("make all").elsewhere()] {
+            let (result, shown, asked) = replied(&store, &repo, vec![other], SOMEBODY, Reply::Always);
+            assert!(result.is_err() && asked && !shown.contains("from now on"), "{shown}");
+        }
+        // Another repository in its place has not got it.
+        std::fs::remove_dir_all(&repo).unwrap();
+        let missing = replied(&store, &repo, vec![item("new")], SOMEBODY, Reply::Always);
+        assert!(missing.0.is_err() && missing.1.starts_with("These settings bring along:"), "{}", missing.1);
+        create().unwrap();
+        assert!(replied(&store, &repo, vec![item("new")], NOBODY, Reply::No).0.is_err());
+        // What is no repository gets none.
+        std::fs::remove_file(repo.join("HEAD")).unwrap();
+        assert!(replied(&store, &repo, vec![item("new")], SOMEBODY, Reply::Always).0.is_err());
+        assert!(!repo.join("pleach").exists());
     }
 
     #[test]

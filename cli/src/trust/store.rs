@@ -33,6 +33,14 @@ struct Approvals {
     trusted: Vec<Approval>,
 }
 
+/// The digits of a key that are shown.
+const SHOWN_KEY: usize = 10;
+
+/// A key as it is shown.
+pub fn short(key: &str) -> String {
+    key.chars().take(SHOWN_KEY).collect()
+}
+
 /// The file of approvals.
 #[derive(Debug, Clone)]
 pub struct Store {

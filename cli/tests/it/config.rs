@@ -257,7 +257,7 @@ fn all_errors_are_reported_at_once() {
     pleach.yaml:2:21: `tree.max_retries` takes a whole number, not text
      2 | tree: {max_retries: no}
        |                     ^^
-    hint: docs/settings.md says what every setting takes
+    hint: `pleach help settings` says what every setting takes
     "#);
     assert!(env.pleach(&["config", "--json"]).expect(2).json()["error"]["message"].as_str().unwrap().contains("agnet"));
 }
@@ -299,7 +299,7 @@ fn errors_of_all_kinds_are_reported() {
     pleach.yaml:2:16: `a..b` is not a valid branch name: a name `git check-ref-format --branch` accepts
      2 |   base_branch: a..b}
        |                ^^^^
-    hint: docs/settings.md says what every setting takes
+    hint: `pleach help settings` says what every setting takes
     "#);
     for command in [&["status"][..], &["gardener"]] {
         let ran = env.pleach(command).expect(2);

@@ -22,7 +22,7 @@ fn errors_have_their_hint_on_the_second_line() {
     insta::assert_snapshot!(env.pleach(&["-C", "nowhere", "completions", "bash"]), @"
     exit: 2
     --- stderr
-    error[not-a-directory]: `nowhere` is not a directory
+    error[not-a-directory]: there is no directory `nowhere`
     hint: -C takes a directory that exists
     ");
 }
@@ -129,12 +129,23 @@ fn completions_know_the_commands() {
 }
 
 #[test]
-fn help_names_every_exit_code() {
-    let help = TestEnv::new().pleach(&["--help"]).expect(0).stdout;
-    let table = help.split("Exit codes:").nth(1).expect("a table of exit codes");
-    for code in 0..8 {
-        assert!(table.contains(&format!("\n  {code}  ")), "{code}: {table}");
-    }
+fn help_leads_to_commands_and_guides() {
+    let env = TestEnv::new();
+    let help = env.pleach(&["--help"]).expect(0).stdout;
+    let groups = ["Start here", "Run", "Look", "Tasks and trees", "Land", "Clean up", "Set up", "Global options"];
+    let at = groups.map(|group| help.find(&format!("\n{group}:\n")).unwrap_or_else(|| panic!("{group}: {help}")));
+    assert!(at.is_sorted(), "{help}");
+    assert_eq!(env.pleach(&["help"]).expect(0).stdout, help);
+    assert_eq!(
+        env.pleach(&["help", "running"]).expect(0).stdout.trim_end(),
+        include_str!("../../../docs/running.md").trim_end()
+    );
+    let codes = env.pleach(&["help", "exit-codes"]).expect(0).stdout;
+    assert!((0..8).all(|code| codes.contains(&format!("\n| {code} | "))), "{codes}");
+    assert!(env.pleach(&["help", "topics"]).expect(0).stdout.contains("\nrunning "));
+    let run = env.pleach(&["help", "run"]).expect(0).stdout;
+    assert_eq!(env.pleach(&["run", "--help"]).expect(0).stdout.trim_end(), run.trim_end());
+    env.pleach(&["help", "nothing"]).expect(2).fails_with("command-line").naming("`pleach help topics`");
 }
 
 #[test]

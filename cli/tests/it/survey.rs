@@ -143,13 +143,30 @@ fn init_reports_differences_to_an_existing_file() {
     insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"
     exit: 2
     --- stderr
-    error[settings-exist]: `orchestra.yaml` already exists and was not changed: `agent` is `simulation`, but `builtin` was found; `worktrees.setup` is not set, but `go mod download` was found; `test_command` is `make test`, but `go test ./...` was found
+    error[settings-exist]: `orchestra.yaml` already exists and was not changed: `agent` is `simulation`, but `builtin` was found; `worktrees.setup` is not set, but the guess from go.mod is `go mod download` (`go` is not on PATH); `test_command` is `make test`, but the guess from go.mod is `go test ./...` (`go` is not on PATH)
     hint: change the file by hand where you agree
     ");
     bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
     let ran = bare.pleach(&["init", "-y"]).expect(2);
     ran.fails_with("settings-exist").naming("orchestra.yaml:1:1").naming("`agnet`");
     assert_eq!(bare.0.read("repo/orchestra.yaml"), "agnet: simulation\n");
+}
+
+#[test]
+fn a_missing_module_of_python_is_named() {
+    let bare = Bare::new();
+    bare.0.write("repo/requirements.txt", "pytest\n");
+    bare.0.write_program("bin/python3", "#!/bin/sh\ncase $3 in pytest) echo missing ;; esac\n");
+    let shown = bare.pleach(&["init", "-y"]).expect(0);
+    assert!(shown.stdout.contains("not tried; `pytest` is not installed for `python3`."), "{shown}");
+    assert!(!shown.stderr.contains("test:  "), "what cannot work is not run: {shown}");
+    let doctor = bare.pleach(&["doctor"]).expect(7).stdout;
+    assert!(doctor.contains("`test_command` needs `pytest`, which is not installed for `python3`"), "{doctor}");
+    bare.0.write("repo/pleach.yaml", "test_command: make\n");
+    bare.pleach(&["init"])
+        .expect(2)
+        .fails_with("settings-exist")
+        .naming("the guess from requirements.txt is `python3 -m pytest` (`pytest` is not installed for `python3`)");
 }
 
 #[test]

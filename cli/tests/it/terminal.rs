@@ -95,7 +95,7 @@ impl Terminal {
 
     #[track_caller]
     fn agree(&mut self) {
-        self.wait_for("Approve all of this? [y/N] ");
+        self.wait_for("Approve all of this? [y/N");
         self.enter("y");
     }
 

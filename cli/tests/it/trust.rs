@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::support::TestEnv;
+use crate::terminal::Terminal;
 
 fn agreed(env: &TestEnv) {
     let entry = |key: char, repo: &str, text: &str| {
@@ -100,6 +101,33 @@ fn what_a_repository_supplies_is_asked_about_once() {
     env.write("repo/g.dot", PIPELINE.replace("done", "other"));
     let asked = env.pleach(&["run", "g.dot"]).expect(4).stderr;
     assert!(asked.contains("printf other") && !asked.contains("printf setup"), "{asked}");
+}
+
+#[test]
+fn every_command_of_a_repository_is_approved_and_revoked() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/g.dot", PIPELINE);
+    env.write("repo/pleach.yaml", "agent: builtin\n");
+    let Some(mut terminal) = Terminal::open(&env, "run g.dot") else { return };
+    terminal.wait_for("(a: this, and every command of this repository from now on)\r\nApprove all of this? [y/N/a] ");
+    terminal.enter("a");
+    terminal.wait_for("commands of this repository run unasked from now on; `pleach trust --revoke ");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    env.write("repo/g.dot", PIPELINE.replace("done", "other"));
+    env.pleach(&["run", "g.dot"]).expect(0);
+    // What is no command is asked about as before, and alone.
+    env.write("repo/pleach.yaml", "agent: builtin\nsandbox: {mode: off}\nworktrees: {setup: 'true'}\n");
+    let asked = env.pleach(&["run", "g.dot"]).expect(4).stderr;
+    assert!(asked.contains("sandbox (sandbox.mode") && !asked.contains("command ("), "{asked}");
+    env.write("repo/pleach.yaml", "agent: builtin\n");
+    let listed = env.pleach(&["trust", "--json"]).expect(0).json();
+    let everything = &listed["trusted"][1];
+    assert_eq!(everything["kind"], "everything", "{listed}");
+    env.pleach(&["trust", "--revoke", everything["key"].as_str().expect("a key")]).expect(0);
+    let asked = env.pleach(&["run", "g.dot"]).expect(4).stderr;
+    assert!(asked.contains("printf other"), "{asked}");
 }
 
 #[test]

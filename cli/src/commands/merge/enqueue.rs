@@ -6,7 +6,8 @@ use engine::view::{Summary, resolve_session};
 use git::Repo;
 use git::workspace::branch_ref;
 use pleach_core::ids::BranchName;
-use pleach_core::queue::EntryState;
+use pleach_core::queue::{EntryState, QueueEntry};
+use serde_json::json;
 
 use super::ground::{MergeGround, entry_json};
 use super::queue::short;
@@ -19,16 +20,16 @@ use crate::place::Places;
 use crate::render::Out;
 use crate::task_submission::{named_task, task_submission};
 
-/// Put a branch or a finished task into the merge queue.
+/// Put branches and finished tasks into the merge queue.
 ///
-/// Its newest commit is what is merged; put it in again when it has moved on. It is only queued: `pleach merge process`
-/// merges it.
+/// The newest commit of each is what is merged; put it in again when it has moved on. They are only queued: `pleach merge
+/// process` merges them. With several nothing is queued where one of them cannot be.
 #[derive(Debug, Args)]
 pub struct EnqueueArgs {
-    /// A task, a branch, or a session, whose branch is meant.
-    #[arg(value_name = "TASK|BRANCH|SESSION")]
-    branch: String,
-    /// The branch it goes to; by default that of the task, `merge.target`, or the one that is checked out.
+    /// Tasks, branches, or sessions, whose branches are meant.
+    #[arg(value_name = "TASK|BRANCH|SESSION", required = true)]
+    branches: Vec<String>,
+    /// The branch they go to; by default that of the task, `merge.target`, or the one that is checked out.
     #[arg(long, value_name = "BRANCH")]
     into: Option<BranchName>,
     /// Higher goes first; 0 unless it is in the queue with another.
@@ -37,43 +38,69 @@ pub struct EnqueueArgs {
 }
 
 pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure> {
-    let (place, redactor) = (&ground.place, ground.settings.redactor());
-    if let Some(summary) = of_several(ground, &args.branch) {
-        let places = Places::of_session(place.clone(), &summary.started, &ground.settings)?;
+    let redactor = ground.settings.redactor();
+    if let [only] = args.branches.as_slice()
+        && let Some(summary) = of_several(ground, only)
+    {
+        let places = Places::of_session(ground.place.clone(), &summary.started, &ground.settings)?;
         return enqueue_all(ground.globals, &redactor, &places, &summary, args.into.as_ref());
     }
-    let submission = match named_task(&ground.settings, place, &args.branch)? {
+    let submissions =
+        args.branches.iter().map(|given| submission(ground, args, given)).collect::<Result<Vec<_>, _>>()?;
+    let mut entries = Vec::new();
+    for submission in submissions {
+        entries.push(enqueue(&ground.place.repo, submission, &redactor).map_err(|error| of_queue(&error))?);
+    }
+    let mut out = Out::new();
+    match (ground.globals.json, entries.as_slice()) {
+        (true, [entry]) => out.json(&entry_json(entry))?,
+        (true, entries) => out.json(&json!({"entries": entries.iter().map(entry_json).collect::<Vec<_>>()}))?,
+        (false, entries) => entries.iter().try_for_each(|entry| report(ground, &mut out, entry))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What is to be queued of a task, a branch or a session.
+fn submission(ground: &MergeGround<'_>, args: &EnqueueArgs, given: &str) -> Result<Submission, Failure> {
+    let place = &ground.place;
+    if of_several(ground, given).is_some() {
+        let message = format!("session {given} lands in several repositories at once");
+        return Err(Failure::new(Code::OptionConflict, message).hint("queue it by itself"));
+    }
+    let submission = match named_task(&ground.settings, place, given)? {
         Some(view) => {
             let target = args.into.as_ref().unwrap_or(&view.task.target);
             task_submission(&ground.settings, place, &view, target)?
         }
         None => {
             let target = ground.target(args.into.as_ref())?;
-            let (branch, session) = named_branch(ground, &args.branch)?;
+            let (branch, session) = named_branch(ground, given)?;
             let submission = Submission::branch(&place.repo, place.name.clone(), branch, target);
             Submission { session, ..submission.map_err(|error| of_queue(&error))? }
         }
     };
     require_branch(&place.repo, &submission.target)?;
-    let known = find_entry(&place.repo, &args.branch).ok().map(|stored| stored.entry);
+    let known = find_entry(&place.repo, given).ok().map(|stored| stored.entry);
     let known = known.filter(|known| !known.state.is_closed() && known.target == submission.target);
     let priority = args.priority.or(known.map(|known| known.priority)).unwrap_or(submission.priority);
-    let entry =
-        enqueue(&place.repo, Submission { priority, ..submission }, &redactor).map_err(|error| of_queue(&error))?;
-    let mut out = Out::new();
-    if ground.globals.json {
-        out.json(&entry_json(&entry))?;
-        return Ok(Exit::Done);
-    }
+    Ok(Submission { priority, ..submission })
+}
+
+/// Says what became of a submission: with -q only that it waits for a person.
+fn report(ground: &MergeGround<'_>, out: &mut Out, entry: &QueueEntry) -> Result<(), Failure> {
     let (name, at) = (entry.name(), short(&entry.id));
+    let is_quiet = ground.globals.verbosity < 0;
     match entry.state {
         EntryState::Red | EntryState::Escalated | EntryState::Repairing => {
             out.line(format!("{name} is in the queue and {} ({at})", entry.state))?;
-            out.line(format!("next:    pleach merge retry {}", entry.reference()))?;
+            if !is_quiet {
+                out.line(format!("next:    pleach merge retry {}", entry.reference()))?;
+            }
         }
+        _ if is_quiet => {}
         _ => out.line(format!("queued: {name} into `{}` ({at})", entry.target))?,
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// The session over several repositories that is meant, which lands in all of them together.

@@ -181,7 +181,7 @@ fn what_is_typed_before_a_question_answers_nothing() {
     terminal.enter("y");
     terminal.wait_for("y\r\n");
     start.open(held);
-    terminal.wait_for("Approve all of this? [y/N] ");
+    terminal.wait_for("Approve all of this? [y/N/a] ");
     terminal.enter("n");
     let (code, shown) = terminal.end();
     assert_eq!(code, 4, "{shown}");

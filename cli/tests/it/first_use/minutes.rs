@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::sessions::{graph, tool};
-use crate::support::TestEnv;
+use crate::support::{Ran, TestEnv};
 use crate::survey::Bare;
 
 const PROMPT: &str = "Fix the failing test";
@@ -156,6 +156,22 @@ fn n20_a_mistyped_file_is_not_a_prompt() {
 }
 
 #[test]
+fn a_prompt_is_read_from_standard_input_or_a_file() {
+    let env = TestEnv::with_script(SCRIPT);
+    let planned = |ran: Ran| ran.expect(0).stdout.lines().next().map(str::to_owned);
+    let run = |given| ["-y", "run", given, "--dry-run"];
+    let expected = Some("would run `fix-the-failing-test` on `repo`".to_owned());
+    let starts = |line: Option<String>| line.map(|line| line.split(" at ").next().unwrap_or_default().to_owned());
+    assert_eq!(starts(planned(env.pleach_with_stdin(&run("-"), &format!("\n{PROMPT}\n")))), expected);
+    env.write("repo/my prompt.md", format!("\n{PROMPT}\n"));
+    assert_eq!(starts(planned(env.pleach(&run("@my prompt.md")))), expected);
+    env.pleach_with_stdin(&run("-"), " \n").expect(2).fails_with("prompt-unreadable").naming("standard input");
+    for file in ["@absent", "@please fix the tests"] {
+        env.pleach(&run(file)).expect(2).fails_with("prompt-unreadable").naming("`pleach run @FILE`");
+    }
+}
+
+#[test]
 fn n20_a_prompt_is_given_to_the_only_agent_installed() {
     let bare = Bare::new();
     let ran = bare.pleach(&["run", PROMPT]).expect(7);
@@ -203,8 +219,8 @@ fn n20_init_marks_guesses_and_ends_with_a_prompt() {
     bare.0.write("repo/Cargo.toml", "[package]\n");
     let ran = bare.pleach(&["-y", "init"]).expect(0);
     assert!(ran.stdout.contains("Guessed from Cargo.toml, not tried; `cargo` is not on PATH."), "{ran}");
-    let install =
-        "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
+    let install = "install claude, codex, gemini or opencode, set a key such as ANTHROPIC_API_KEY for the built-in agent, or \
+         name a program: `agent: command:PROGRAM` or `agent: acp:PROGRAM` in pleach.yaml";
     let next = [format!("agent:   {install}"), "try it:  pleach run \"Fix the failing test\"".to_owned()];
     assert!(ran.stderr.ends_with(&format!("{}\n", next.join("\n"))), "{ran}");
     let run = bare.pleach(&["run", PROMPT]).expect(7);

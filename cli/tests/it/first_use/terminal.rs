@@ -166,7 +166,7 @@ fn n25_commands_without_an_id_take_the_newest_session() {
 }
 
 #[test]
-fn n25_cancel_without_an_id_prefers_running_sessions() {
+fn n25_cancel_without_an_id_asks() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "work");
     let mut running = env.start(&graph("runs", &(tool("work", &gate.command()) + "start -> work -> exit")), &[]);
@@ -174,13 +174,29 @@ fn n25_cancel_without_an_id_prefers_running_sessions() {
     let first = env.session();
     let asks = "gate [shape=hexagon, label=\"Go?\"]  start -> gate  gate -> exit [label=\"Yes\"]";
     env.run(&graph("asks", asks), &[]).expect(4);
-    let ran = env.pleach(&["cancel", "--grace", "0"]).expect(0);
+    let ran = env.pleach(&["cancel", "--grace", "0"]).expect(2);
+    ran.fails_with("command-line")
+        .naming(&format!("`pleach cancel {first}` cancels the newest: {first} (runs, running, "));
+    if let Some(mut terminal) = Terminal::open(&env, "cancel") {
+        terminal.wait_for(&format!("Cancel session {first} (runs, running, "));
+        terminal.wait_for(" permanently? [y/N] ");
+        terminal.enter("n");
+        let (code, shown) = terminal.end();
+        assert!(code == 4 && shown.contains("nothing was cancelled"), "{shown}");
+    }
+    let ran = env.pleach(&["-y", "cancel", "--grace", "0"]).expect(0);
     assert!(ran.stderr.starts_with(&format!("using session {first} (runs, running, ")), "{ran}");
     drop(held);
     running.end().expect(1);
-    let ran = env.pleach(&["cancel"]).expect(0);
-    assert!(ran.stderr.contains("(asks, paused, "), "{ran}");
-    env.pleach(&["cancel"]).expect(2);
+    if let Some(mut terminal) = Terminal::open(&env, "cancel") {
+        terminal.wait_for("(asks, paused, ");
+        terminal.enter("y");
+        let (code, shown) = terminal.end();
+        assert!(code == 0 && shown.contains("cancelled: session "), "{shown}");
+    } else {
+        env.pleach(&["-y", "cancel"]).expect(0);
+    }
+    env.pleach(&["cancel"]).expect(2).fails_with("no-such-session");
 }
 
 #[test]

@@ -69,8 +69,13 @@ fn merge_abort_ends_a_resolution_and_keeps_the_work() {
     let kept = done["kept"].as_str().expect("the work is kept");
     assert!(queue.env.git(&["show", &format!("{kept}:lines.txt")]).contains("FIVE and five"));
     assert_eq!(queue.state("lower"), "escalated");
-    let again = queue.env.pleach(&["merge", "abort", "lower", "--json"]).expect(2).json();
-    assert_eq!(again["error"]["code"], "entry-state");
+    let again = queue.env.pleach(&["merge", "abort", "lower"]).expect(2);
+    insta::assert_snapshot!(again, @"
+    exit: 2
+    --- stderr
+    error[entry-state]: lower is escalated: nobody resolves it; begin with `pleach merge resolve lower`
+    hint: `pleach merge why lower` tells more
+    ");
     let place = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
     assert_eq!(place["old"], false, "it can be begun again");
     // What was committed there is as much theirs.
@@ -146,7 +151,7 @@ fn merge_resolve() {
     let begun = queue.env.pleach(&["merge", "resolve", "lower", "--json"]).expect(0).json();
     let file = std::path::Path::new(begun["path"].as_str().expect("a path")).join("lines.txt");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("<<<<<<<") && text.contains("FIVE") && text.contains("five"), "{text}");
+    assert!(text.contains("<<<<<<< main\nFIVE\n") && text.contains("five\n>>>>>>> lower\n"), "{text}");
     let early = queue.env.pleach(&["merge", "resolve", "lower", "--done", "--json"]).expect(4);
     assert_eq!(early.json()["error"]["code"], "conflicts-left");
     let lines: String =
@@ -164,6 +169,23 @@ fn merge_resolve() {
     assert!(queue.landed("lines.txt").unwrap().contains("FIVE and five"));
     let trailers = queue.env.git(&["log", "-1", "--format=%(trailers:only)", "main"]);
     assert!(trailers.contains("Pleach-Tier: person"), "{trailers}");
+}
+
+#[test]
+fn several_branches_are_queued_at_once() {
+    let queue = Queue::tested("true");
+    for name in ["one", "two", "three"] {
+        queue.branch(name, &[(&format!("{name}.txt"), name)]);
+    }
+    let refused = queue.env.pleach(&["merge", "enqueue", "one", "none", "two"]).expect(2);
+    refused.fails_with("no-such-branch").naming("`none`");
+    let listed = || queue.env.pleach(&["merge", "queue", "--json"]).expect(0).json();
+    assert!(!listed().to_string().contains("one.txt") && listed()["queues"].to_string().find("\"one\"").is_none());
+    let ran = queue.env.pleach(&["-q", "merge", "enqueue", "one", "two"]).expect(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""), "{ran}");
+    let queued = queue.env.pleach(&["--json", "merge", "enqueue", "two", "three"]).expect(0).json();
+    assert_eq!(names(&queued["entries"]), ["two", "three"]);
+    assert_eq!(names(&queue.process(0)["landed"]), ["one", "two", "three"]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn merge_conflict_surfaced() {
     assert!(told.ends_with("conflict with branch b in `same.txt`"), "{ran}");
     assert_eq!(env.committed("same.txt"), "a and b");
     let seen = env.committed("seen.log");
-    assert_eq!(seen, "<<<<<<< ours\na\n||||||| base\n=======\nb\n>>>>>>> theirs");
+    assert_eq!(seen, format!("<<<<<<< {}\na\n||||||| base\n=======\nb\n>>>>>>> b", env.branch()));
     let conflict = &env.all_in("main", "WorktreeMergeConflict")[0];
     assert_eq!((&conflict["context"], &conflict["paths"][0]["path"]), (&json!("b"), &json!("same.txt")));
     let path = &conflict["paths"][0];

@@ -123,10 +123,9 @@ fn several_finished_tasks_are_tested_together() {
     let garden = with("enabled: false, slots: 1");
     let ids: Vec<String> = (0..4).map(|nth| task(&garden.env, &format!("task {nth}"), &[])).collect();
     start(&garden, &["--jobs", "4"]).expect(4);
-    for id in &ids {
-        let branch = format!("pleach/tasks/main/{id}");
-        garden.env.pleach(&["merge", "enqueue", &branch]).expect(0);
-    }
+    let branches: Vec<String> = ids.iter().map(|id| format!("pleach/tasks/main/{id}")).collect();
+    let enqueue = ["-q", "merge", "enqueue"].into_iter().chain(branches.iter().map(String::as_str));
+    garden.env.pleach(&enqueue.collect::<Vec<_>>()).expect(0);
     let done = garden.env.pleach(&["-y", "merge", "process", "--json"]).expect(0).json_lines().pop().unwrap();
     assert_eq!(done["landed"].as_array().unwrap().len(), 4, "{done}");
     assert!(ids.iter().all(|id| state(&garden.env, id) == "landed"));

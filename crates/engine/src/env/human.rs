@@ -223,8 +223,9 @@ impl Question {
 
     /// The choices in one line, for messages.
     pub fn choices_in_words(&self) -> String {
-        let shown = self.shown().map(|choice| choice.label.as_str());
-        listed(shown.chain(self.free.map(|_| "your own words")), usize::MAX)
+        let labels: Vec<&str> = self.shown().map(|choice| choice.label.as_str()).collect();
+        let own = self.free.map(|_| if labels.is_empty() { "your own words" } else { "or your own words" });
+        listed(labels.into_iter().chain(own), usize::MAX)
     }
 }
 
@@ -466,7 +467,7 @@ mod tests {
         assert_eq!(read(&question, "stop: enough"), Some((0, None, Some("enough".into()))));
         assert_eq!(read(&question, "make it blue"), Some((1, Some("make it blue".into()), None)));
         assert_eq!(read(&question, " "), None);
-        assert_eq!(question.choices_in_words(), "Stop, your own words");
+        assert_eq!(question.choices_in_words(), "Stop, or your own words");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn begin_resolution(
     settings: &QueueSettings,
 ) -> Result<ConflictWorktree, QueueError> {
     let entry = &stored.entry;
-    let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
+    let wrong = |why| QueueError::wrong_state(entry, why);
     if matches!(entry.state, EntryState::Landed | EntryState::Cancelled | EntryState::Landing | EntryState::Resolving) {
         return Err(wrong("there is nothing to resolve"));
     }
@@ -113,11 +113,8 @@ pub fn abort_resolution(
 }
 
 fn nobody_resolves(entry: &QueueEntry) -> QueueError {
-    QueueError::WrongState {
-        entry: entry.id.clone(),
-        state: entry.state,
-        why: "nobody resolves it; begin with `pleach merge resolve ID`",
-    }
+    let begin = format!("nobody resolves it; begin with `pleach merge resolve {}`", entry.reference());
+    QueueError::wrong_state(entry, begin)
 }
 
 /// Takes a person's resolution, queues the entry again, and removes the worktree.
@@ -133,7 +130,7 @@ pub fn finish_resolution(
     if !path.exists() {
         return Err(nobody_resolves(entry));
     }
-    let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
+    let wrong = |why| QueueError::wrong_state(entry, why);
     if entry.state.is_closed() {
         return Err(wrong("it is not in the queue any more; `pleach merge retry` queues it again"));
     }

@@ -11,7 +11,7 @@ use git::record::entries::TESTED_TRAILER;
 use git::{CommitSpec, Conflict, LossyMerge, MergeCheckError, Person, Repo, TreeId, Writer};
 use pleach_core::config::HistoryShape;
 use pleach_core::ids::{CommitId, RepoPath};
-use pleach_core::merge::{LossExemptions, MergeOrigin, ResolvedHunk, Tier};
+use pleach_core::merge::{ConflictLabels, LossExemptions, MergeOrigin, ResolvedHunk, Tier};
 use pleach_core::queue::{Candidate, EntryResolution, MergeQuestion, MergeTests, QueueEntry};
 use pleach_core::step::{Step, StepKind};
 use pleach_core::text::named;
@@ -180,7 +180,8 @@ impl Merging<'_> {
         } else {
             git::merge::merge_base_tree(self.repo, self.sides.onto, self.sides.head)?.unwrap_or(base)
         };
-        let tried = resolve_conflict(self.repo, base, ours, theirs, &conflict, &self.options.tiers)?;
+        let tiers = TierOptions { labels: self.labels(), ..self.options.tiers.clone() };
+        let tried = resolve_conflict(self.repo, base, ours, theirs, &conflict, &tiers)?;
         if !tried.remaining.is_empty() {
             return Ok(MergeBuild::Conflict(Box::new(LeftConflict { conflict, tried })));
         }
@@ -193,6 +194,12 @@ impl Merging<'_> {
         let commit = self.resolved_commit(&mut writer, tried.tree, &origin)?;
         writer.flush()?;
         self.checked(commit, tried.tree, origin, &exemptions)
+    }
+
+    /// What both sides are called where they are left in conflict: their branches, where they have such.
+    fn labels(&self) -> ConflictLabels {
+        let theirs = self.entry.branch.as_ref().map_or_else(|| self.entry.name(), ToString::to_string);
+        ConflictLabels { ours: self.entry.target.to_string(), theirs, ..ConflictLabels::default() }
     }
 
     fn is_linear(&self) -> bool {

@@ -174,7 +174,7 @@ pub fn escalate_entry(engine: &Engine, repo: &Repo, stored: &StoredEntry) -> Res
 /// Queues the revert of a landed entry: a commit that undoes its changes, merged and tested like any other.
 pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<QueueEntry, QueueError> {
     let entry = &stored.entry;
-    let wrong = |why| QueueError::WrongState { entry: entry.id.clone(), state: entry.state, why };
+    let wrong = |why| QueueError::wrong_state(entry, why);
     if entry.state != EntryState::Landed {
         return Err(wrong("only what has landed can be undone"));
     }
@@ -272,8 +272,8 @@ pub(super) fn change_entry(
                 (now.entry.clone(), Some(now))
             }
         };
-        let (entry_id, state) = (entry.id.clone(), entry.state);
-        edit(&mut entry).map_err(|why| QueueError::WrongState { entry: entry_id, state, why })?;
+        let before = entry.clone();
+        edit(&mut entry).map_err(|why| QueueError::wrong_state(&before, why))?;
         let entry = entry.without_secrets(redactor);
         let entries = vec![(entry.clone(), None)];
         Ok((QueueChange { entries, closed: closed.into_iter().collect(), ..QueueChange::default() }, entry))

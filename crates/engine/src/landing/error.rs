@@ -7,8 +7,8 @@ use git::record::EntryError;
 use git::workspace::{self, LockError};
 use git::{LandError, SwapError};
 use os::process::SpawnError;
-use pleach_core::ids::{BranchName, EntryId, RepoPath};
-use pleach_core::queue::EntryState;
+use pleach_core::ids::{BranchName, RepoPath};
+use pleach_core::queue::{EntryState, QueueEntry};
 
 /// Why the queue stopped. Its entries stay.
 #[derive(Debug, thiserror::Error)]
@@ -49,14 +49,16 @@ pub enum QueueError {
         fitting: Vec<String>,
     },
     /// An entry is in the wrong state for this.
-    #[error("{entry} is {state}: {why}")]
+    #[error("{name} is {state}: {why}")]
     WrongState {
-        /// Which.
-        entry: EntryId,
+        /// What people call it.
+        name: String,
+        /// What commands know it by.
+        reference: String,
         /// Its state.
         state: EntryState,
         /// Why that is wrong.
-        why: &'static str,
+        why: String,
     },
     /// A conflict is not fully resolved.
     #[error("{}", left_words(paths))]
@@ -92,6 +94,14 @@ pub enum QueueError {
         /// The end of its output.
         output: String,
     },
+}
+
+impl QueueError {
+    /// An entry is in the wrong state for this.
+    pub(super) fn wrong_state(entry: &QueueEntry, why: impl Into<String>) -> Self {
+        let (name, reference) = (entry.name(), entry.reference());
+        Self::WrongState { name, reference, state: entry.state, why: why.into() }
+    }
 }
 
 impl From<EntryError> for QueueError {

@@ -23,7 +23,7 @@ impl TrustScope<'_> {
         let mut items = Vec::new();
         for path in paths {
             if let Some((where_from, text)) = files.content_at(path)? {
-                items.push(TrustItem::command(where_from, text));
+                items.push(TrustItem::obeyed(where_from, text));
             }
         }
         Ok(items)

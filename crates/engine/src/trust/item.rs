@@ -19,12 +19,25 @@ pub struct TrustItem {
     pub text: String,
     /// What people see of it, where a part is secret.
     pub seen: Option<String>,
+    /// Whether an approval of every command of the repository covers it.
+    pub is_covered: bool,
 }
 
 impl TrustItem {
     /// A command.
     pub fn command(where_from: String, text: String) -> Self {
-        Self { kind: SuppliedKind::Command, where_from, text, seen: None }
+        Self { kind: SuppliedKind::Command, where_from, text, seen: None, is_covered: true }
+    }
+
+    /// A file that agents obey. It can name commands, and where an agent's key goes as well: it is approved by itself.
+    pub(super) fn obeyed(where_from: String, text: String) -> Self {
+        Self::command(where_from, text).elsewhere()
+    }
+
+    /// The same of another repository than the one whose approvals count.
+    #[must_use]
+    pub fn elsewhere(self) -> Self {
+        Self { is_covered: false, ..self }
     }
 
     /// The text as people see it.
@@ -57,8 +70,13 @@ impl From<Supplied> for TrustItem {
         } else {
             None
         };
-        Self { kind, where_from, text: format!("{key}: {text}"), seen }
+        Self { kind, where_from, text: format!("{key}: {text}"), seen, is_covered: false }
     }
+}
+
+/// What an approval of every command of a repository is known by, as long as that holds this token.
+pub fn key_of_all_commands(repo: &str, token: &str) -> Result<String, Error> {
+    hash(format!("{repo}\0every command\0{token}").as_bytes(), repo)
 }
 
 /// The inputs of a session, which came from `source`.

@@ -11,7 +11,7 @@ mod real_path;
 mod scope;
 mod worktree_base;
 
-pub use item::{TrustItem, for_inputs, for_mirror, for_planner, for_workspace};
+pub use item::{TrustItem, for_inputs, for_mirror, for_planner, for_workspace, key_of_all_commands};
 pub use scope::TrustScope;
 pub(crate) use scope::commands;
 

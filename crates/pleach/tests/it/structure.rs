@@ -320,6 +320,39 @@ fn every_link_between_pages_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Who has installed pleach has no `docs/`, but every page of it in `pleach help`.
+#[test]
+fn messages_name_no_file_of_the_docs() {
+    let commands: BTreeSet<String> = sources("cli/src/commands").iter().map(|path| stem(path)).collect();
+    let mut wrong = Vec::new();
+    for path in library().chain(sources("cli/src")).filter(|path| !path.contains("/tests")) {
+        let text = read(&path);
+        let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for line in product.lines().filter(|line| !line.trim_start().starts_with("//!")) {
+            let is_page = line.split("docs/").skip(1).any(|rest| {
+                let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or_default();
+                !name.is_empty() && rest[name.len()..].starts_with(".md")
+            });
+            let is_page = is_page && !line.contains("include_str!");
+            let is_help = !line.trim_start().starts_with("//") || path.starts_with("cli/src/commands");
+            if is_page && is_help {
+                wrong.push(format!("{path}: {line}"));
+            }
+            for topic in line.split("`pleach help ").skip(1).filter_map(|rest| rest.split('`').next()) {
+                let is_word = ["topics", "TOPIC", "COMMAND"].contains(&topic);
+                if !is_word && !root().join(format!("docs/{topic}.md")).exists() && !commands.contains(topic) {
+                    wrong.push(format!("{path}: there is no guide `{topic}`"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn stem(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).trim_end_matches(".rs").to_owned()
+}
+
 /// A search for a name leads to one type. `Error` is each module's own.
 #[test]
 fn no_two_types_have_one_name() {

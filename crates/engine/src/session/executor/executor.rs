@@ -28,7 +28,7 @@ use os::confined_fs::ConfinedDir;
 use os::process::{Cancel, Canceller};
 use pleach_core::event::{Outcome, Warning, WarningCode};
 use pleach_core::ids::{CommitId, ContextId, RunId};
-use pleach_core::merge::Tier;
+use pleach_core::merge::{ConflictLabels, Tier};
 use pleach_core::plan::pipeline::{HandlerKind, Node, WritePolicy};
 
 /// Called for all work that starts, with its assignment.
@@ -334,16 +334,17 @@ fn unwritten(offered: &[Offered]) -> Vec<(&Offered, io::Error)> {
     offered.iter().filter_map(|offered| Some((offered, write(offered).err()?))).collect()
 }
 
-/// A conflict whose files show between the markers what both sides started from, too.
+/// A conflict whose files show between the markers what both sides started from, too, and what the sides are called.
 fn with_bases(
     repo: &Repo,
     base: Option<CommitId>,
     sides: &ConflictSides,
     conflict: Conflict,
+    labels: ConflictLabels,
 ) -> Result<Conflict, Error> {
     let Some(base) = merging::base_tree(repo, base, sides.ours, sides.theirs)? else { return Ok(conflict) };
     let [ours, theirs] = [repo.tree_of(sides.ours)?, repo.tree_of(sides.theirs)?];
-    let only_marked = TierOptions { limit: Tier::Clean, ..TierOptions::default() };
+    let only_marked = TierOptions { limit: Tier::Clean, labels, ..TierOptions::default() };
     let result = merging::resolve_conflict(repo, base, ours, theirs, &conflict, &only_marked)?;
     Ok(Conflict { marked: result.tree, ..conflict })
 }
@@ -360,7 +361,12 @@ fn mark_conflicts(workspace: &mut Workspace, conflicts: &ConflictWork) -> Result
         let tree = match merging::merge_from(&copy.repo, base, copy.at().tip, *theirs) {
             Ok(tree) => tree,
             Err(MergeError::Conflict(conflict)) => {
-                merging::marked_tree(&copy.repo, sides, &with_bases(&copy.repo, base, sides, conflict)?)?
+                let labels = ConflictLabels {
+                    ours: copy.branch.to_string(),
+                    theirs: conflicts.branch.to_string(),
+                    ..ConflictLabels::default()
+                };
+                merging::marked_tree(&copy.repo, sides, &with_bases(&copy.repo, base, sides, conflict, labels)?)?
             }
             Err(MergeError::Git(error)) => return Err(error.into()),
         };
