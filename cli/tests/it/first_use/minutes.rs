@@ -100,7 +100,7 @@ fn reviewer(answers: &[(&str, &str)]) -> TestEnv {
 
 #[test]
 fn n20_a_prompt_goes_back_until_its_review_approves() {
-    let no_verdict = "no verdict in the review; end with APPROVED or REJECTED: why";
+    let no_verdict = "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED";
     let partial = r#"{"outcome": "partial_success"}"#;
     for (answers, reason) in [
         (&[("REJECTED: the test still fails", ""), ("APPROVED", "")][..], "rejected: the test still fails"),
