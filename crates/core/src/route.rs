@@ -201,7 +201,7 @@ fn chosen_route(
     if let Some(edge) = edge {
         let to = edge.to.clone();
         if is_idle(pipeline, state, node, outcome, left, &to) {
-            let reason = format!("`{to}` changed nothing, and {} as before", failure(node, attempts, outcome));
+            let reason = format!("`{to}` changed nothing, and again {}", failure(node, attempts, outcome));
             return Route::Fail { reason };
         }
         let route = if edge.loop_restart { Route::Restart { to } } else { Route::Edge { to } };
@@ -565,9 +565,8 @@ fn is_idle(
     to: &NodeId,
 ) -> bool {
     let is_checked = pipeline.node(to).is_some_and(|to| to.check.is_some()) && state.visits(to) > 0;
-    let repeats = |known: &NodeState| {
-        known.repeats > 0 && known.result == result_digest(outcome, left.trees, left.output)
-    };
+    let repeats =
+        |known: &NodeState| known.repeats > 0 && known.result == result_digest(outcome, left.trees, left.output);
     is_checked && !outcome.status.is_success() && state.nodes.get(&node.id).is_some_and(repeats)
 }
 

@@ -2,17 +2,16 @@
 //! label), begins a sentence, or is the bare capital word at the end of the text; programs write `{"verdict": …}`. A
 //! negation of its word or a condition on it makes it none, other sentences are its reasons, and a quotation never counts.
 
-mod statement;
+mod paragraph;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use statement::Verdict;
-use statement::{Paragraph, Statement, verdict_of};
-use words::{is_label, is_quote};
+use paragraph::{Paragraph, Statement, is_label, is_quote, verdict_of};
+
+pub use paragraph::Verdict;
 
 /// What is said of a review without a verdict, to the person who waits for it and to the next attempt.
 pub const NO_VERDICT: &str = "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED";
@@ -24,17 +23,27 @@ const MAX_JSON_STARTS: usize = 64;
 /// or a closing JSON object with a `verdict`. `None` when there is none, or something that disagrees: then the reviewer is
 /// asked once more.
 pub fn read(reply: &str) -> Option<Verdict> {
-    match answer_in_json(reply) {
-        Some((above, answer)) => answer.agreed(above),
-        None => newest(&paragraphs(reply)).map(|(_, given)| given.verdict),
-    }
+    let Some((above, object, verdict)) = closing_json(reply) else {
+        return newest(&paragraphs(reply)).map(|(_, given)| given.verdict);
+    };
+    let mut lines: Vec<&str> = above.lines().rev().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    lines.reverse();
+    // What the object says beside its verdict is between quotes as well.
+    let said = [lines].into_iter().chain(object.split('"').map(|text| vec![text]));
+    let disagrees = |paragraph: Paragraph<'_>| {
+        let is_other = paragraph.verdict().is_some_and(|given| Some(given.verdict) != verdict);
+        is_other || verdict == Some(Verdict::Approved) && paragraph.objects
+    };
+    verdict.filter(|_| !said.into_iter().any(|lines| disagrees(Paragraph::read(&lines, ""))))
 }
 
 /// Why a reviewer has rejected, in the words that are behind the verdict, else in those before it. None when he has
 /// not, or says nothing else.
 pub fn why(reply: &str) -> Option<String> {
-    if let Some((_, answer)) = answer_in_json(reply) {
-        return answer.why();
+    if let Some((_, object, verdict)) = closing_json(reply) {
+        let object: Value = serde_json::from_str(object).ok().filter(|_| verdict == Some(Verdict::Rejected))?;
+        let reason = ["reason", "reasons", "why", "issues"].iter().find_map(|key| object.get(*key))?;
+        return reason.as_str().or_else(|| reason.get(0)?.as_str()).map(str::to_owned);
     }
     let paragraphs = paragraphs(reply);
     let (at, given) = newest(&paragraphs).filter(|(_, given)| given.verdict == Verdict::Rejected)?;
@@ -42,8 +51,8 @@ pub fn why(reply: &str) -> Option<String> {
     let own = [given.rest.to_owned(), joined(&below[1..]), joined(&[above, &[given.before]].concat())];
     let below = paragraphs[at + 1..].iter().map(|lines| joined(lines));
     let above = paragraphs[..at].iter().rev().map(|lines| joined(lines));
-    let words = own.into_iter().chain(below).chain(above).find(|words| !without_marks(words).is_empty())?;
-    Some(without_marks(&words).to_owned())
+    let all = own.into_iter().chain(below).chain(above);
+    all.map(|words| without_marks(&words).to_owned()).find(|words| !words.is_empty())
 }
 
 /// The verdict that counts, and the paragraph it is in.
@@ -103,63 +112,27 @@ fn without_marks(words: &str) -> &str {
     words.trim_start_matches(starts).trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_'))
 }
 
-/// A verdict as programs write it.
+/// A verdict as programs write it. That it is given twice is an error.
 #[derive(Debug, Deserialize)]
 struct JsonVerdict {
     verdict: String,
-    #[serde(flatten)]
-    more: serde_json::Map<String, Value>,
 }
 
-impl JsonVerdict {
-    /// The verdict, unless the text right above it, or something else in it, says the opposite.
-    fn agreed(&self, above: &str) -> Option<Verdict> {
-        let verdict = verdict_of(self.verdict.trim())?;
-        let mut lines: Vec<&str> = above.lines().rev().map(str::trim).take_while(|line| !line.is_empty()).collect();
-        lines.reverse();
-        let above = Paragraph::read(&lines, "");
-        let is_opposite = above.verdict().is_some_and(|given| given.verdict != verdict);
-        let objects = || above.objects || self.more.values().any(value_objects);
-        (!is_opposite && (verdict == Verdict::Rejected || !objects())).then_some(verdict)
-    }
-
-    fn why(&self) -> Option<String> {
-        let reason = ["reason", "reasons", "why", "issues"].iter().find_map(|key| self.more.get(*key))?;
-        let said = reason.as_str().or_else(|| reason.get(0)?.as_str());
-        said.map(str::to_owned).filter(|_| verdict_of(self.verdict.trim()) == Some(Verdict::Rejected))
-    }
-}
-
-/// Whether a text somewhere in a value contradicts an approval.
-fn value_objects(value: &Value) -> bool {
-    match value {
-        Value::String(text) => {
-            let said = Paragraph::read(&text.lines().map(str::trim).collect::<Vec<_>>(), "");
-            said.objects || said.verdict().is_some_and(|given| given.verdict == Verdict::Rejected)
-        }
-        Value::Array(values) => values.iter().any(value_objects),
-        Value::Object(fields) => fields.values().any(value_objects),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-/// The JSON object with a verdict the reply ends with, in a code fence or without one, and the text above it.
-fn answer_in_json(reply: &str) -> Option<(&str, JsonVerdict)> {
+/// The JSON object with a verdict that a reply ends with, in a code fence or without one, behind the text above it.
+fn closing_json(reply: &str) -> Option<(&str, &str, Option<Verdict>)> {
     let reply = reply.trim_end();
     let text = reply.strip_suffix("```").unwrap_or(reply).trim_end();
     if !text.ends_with('}') {
         return None;
     }
     let line_starts = text.rmatch_indices('\n').map(|(at, _)| at + 1).chain([0]).map(|at| text.split_at(at));
-    let objects = line_starts.map(|(above, rest)| (above, past_fence(rest))).filter(|(_, rest)| rest.starts_with('{'));
-    let read = |(above, object)| Some((above, serde_json::from_str(object).ok()?));
-    objects.take(MAX_JSON_STARTS).find_map(read)
-}
-
-/// What a line starts with, alone or in a code fence.
-fn past_fence(text: &str) -> &str {
-    let blanks = [' ', '\t'];
-    let text = text.trim_start_matches(blanks);
-    let text = text.strip_prefix("```").unwrap_or(text);
-    text.strip_prefix("json").unwrap_or(text).trim_start_matches(blanks)
+    let objects = line_starts.map(|(above, rest)| {
+        let rest = rest.trim_start_matches([' ', '\t', '`']);
+        (above, rest.strip_prefix("json").unwrap_or(rest).trim_start_matches([' ', '\t']))
+    });
+    let read = |(above, object)| {
+        let JsonVerdict { verdict } = serde_json::from_str(object).ok()?;
+        Some((above, object, verdict_of(verdict.trim())))
+    };
+    objects.filter(|(_, object)| object.starts_with('{')).take(MAX_JSON_STARTS).find_map(read)
 }

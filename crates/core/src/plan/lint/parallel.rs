@@ -62,7 +62,8 @@ fn conflicts_resolved(pipeline: &Pipeline, fan_in: &Node, found: &mut Vec<Diagno
                     "where branches of `{}` conflict, no node before `{}` can resolve that: the run fails",
                     fan_in.id, to.id
                 );
-                let fix = "lead it to an agent or a gate (`shape=hexagon`) first, or give it a `gate` that tests the result";
+                let fix =
+                    "lead it to an agent or a gate (`shape=hexagon`) first, or give it a `gate` that tests the result";
                 found.push(
                     Diagnostic::warning("conflicts_resolved", message, fan_in.span.0).at_node(&fan_in.id).with_fix(fix),
                 );

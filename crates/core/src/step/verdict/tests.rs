@@ -29,7 +29,6 @@ fn a_plain_verdict_is_read_through_the_marks_around_it() {
         "\"APPROVED\"",
         "`APPROVED`",
         "\u{201c}APPROVED.\u{201d}",
-        
         "Good work! APPROVED",
         "Any doubts? None at all (I looked.) **APPROVED**",
         "The name \"x\" is good. APPROVED!",

@@ -211,10 +211,7 @@ impl WorkBuilder<'_> {
             HandlerKind::Codergen => Ok(Work::Agent(self.agent_work(&*known()?)?)),
             HandlerKind::Parallel | HandlerKind::FanIn => Ok(Work::Join(Box::new(self.join_work(&*known()?)?))),
             HandlerKind::Exit => Ok(Work::Resolution(route::unresolved_at_exit(&known()?.state))),
-            HandlerKind::Start
-            | HandlerKind::Conditional
-            | HandlerKind::ManagerLoop
-            | HandlerKind::Custom(_) => {
+            HandlerKind::Start | HandlerKind::Conditional | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
                 let why = format!("a node of type `{}` is not carried out", node.handler.as_str());
                 Err(Error::Worker { node: node.id.clone(), why })
             }
