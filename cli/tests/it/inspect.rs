@@ -202,7 +202,9 @@ fn a_turn_is_shown_with_messages_tools_diff_and_tokens() {
     ended    exit 0 after [TIME]
     at       [AT]
     files    count.txt
-    message  Run `grep -c hello hello.txt | tee count.txt`
+    message  Run check
+
+                 grep -c hello hello.txt | tee count.txt
 
              Changes count.txt.
     commit   [SHA]

@@ -165,7 +165,7 @@ fn resume_at_agent_turn() {
     env.resume(&["--turn", "1"]).expect(0);
     assert_eq!(
         env.subjects(""),
-        ["Add the program", "Change it", "Return to main.1", "Change it", "Run `test -e", "Add a test"]
+        ["Add the program", "Change it", "Return to main.1", "Change it", "Run check", "Add a test"]
             .map(str::to_owned)
             .map(|subject| if subject.starts_with("Run") { env.subjects("")[4].clone() } else { subject })
     );

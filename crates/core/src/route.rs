@@ -12,8 +12,8 @@ use crate::event::{FailureClass, Outcome, Route, Snapshot, Status, WorktreeMerge
 use crate::ids::{ContextId, NodeId, RepoPath};
 use crate::plan::OF_TASKS;
 use crate::plan::condition::Condition;
-use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline, WritePolicy};
-use crate::state::{Branch, FanOut, Phase, Position, State, Visit, result_digest};
+use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
+use crate::state::{Branch, FanOut, NodeState, Phase, Position, State, Visit, result_digest};
 use crate::text::named;
 
 pub use fan_out::{BEST_ID, BEST_OUTCOME, FanOutVerdict, MERGE_CONFLICTS, ranked, verdict};
@@ -127,9 +127,13 @@ fn open_conflicts(state: &State, node: &Node, outcome: &Outcome) -> Vec<String> 
         };
         return found.iter().map(describe).collect();
     }
-    if resolves(node) && outcome.status.is_success() {
+    if resolves(state, node) && outcome.status.is_success() {
         return Vec::new();
     }
+    conflicts_in_words(state)
+}
+
+fn conflicts_in_words(state: &State) -> Vec<String> {
     let describe = |conflict: &WorktreeMergeConflict| {
         let paths: Vec<RepoPath> = conflict.paths.iter().map(|path| path.path.clone()).collect();
         format!("branch `{}` in {}", conflict.context, named(&paths))
@@ -168,13 +172,18 @@ fn chosen_route(
     outcome: &Outcome,
     left: AttemptOutput<'_>,
 ) -> Route {
-    if node.handler == HandlerKind::Exit {
-        return at_exit(pipeline, state, node, outcome);
-    }
-    // More of what was merged is in conflict: the same node is to resolve that, too.
-    if resolves(node) && outcome.status.is_success() && state.has_later_conflicts() && !repeats_fan_out(state, outcome)
+    let is_exit = node.handler == HandlerKind::Exit;
+    // More of what was merged is in conflict: the same node is to resolve that, too. What a person has resolved at the exit
+    // is merged before the run ends.
+    if resolves(state, node)
+        && outcome.status.is_success()
+        && (is_exit || state.has_later_conflicts())
+        && !repeats_fan_out(state, outcome)
     {
         return Route::Edge { to: node.id.clone() };
+    }
+    if is_exit {
+        return at_exit(pipeline, state, node, outcome);
     }
     if is_looping(pipeline, state, node, outcome, left) {
         let reason = format!(
@@ -191,6 +200,10 @@ fn chosen_route(
     let edge = select_edge(pipeline, state, node, outcome);
     if let Some(edge) = edge {
         let to = edge.to.clone();
+        if is_idle(pipeline, state, node, outcome, left, &to) {
+            let reason = format!("`{to}` changed nothing, and again {}", failure(node, attempts, outcome));
+            return Route::Fail { reason };
+        }
         let route = if edge.loop_restart { Route::Restart { to } } else { Route::Edge { to } };
         return within_limits(pipeline, state, node, route);
     }
@@ -248,13 +261,17 @@ fn works(node: &Node) -> bool {
     is_parallel || matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_))
 }
 
-/// Whether a node can resolve the conflicts of a merge: an agent, a command or a person, who may write.
-pub fn resolves(node: &Node) -> bool {
-    let acts = matches!(
-        node.handler,
-        HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::WaitHuman | HandlerKind::Custom(_)
-    );
-    acts && node.write != WritePolicy::Never
+/// Whether the conflicts of a merge can be resolved at a node. Where none before it did, a person may do so at the exit of
+/// a session, in its worktree, before the failed run is resumed.
+pub fn resolves(state: &State, node: &Node) -> bool {
+    let is_by_hand = !state.conflicts.is_empty() && !state.is_branch && state.task.is_none();
+    node.may_resolve() || node.handler == HandlerKind::Exit && is_by_hand
+}
+
+/// Why a run with conflicts fails at its exit.
+pub fn unresolved_at_exit(state: &State) -> String {
+    let open = conflicts_in_words(state).join("; ");
+    format!("unresolved merge conflict: {open}; resolve the markers in the session's worktree, then resume it")
 }
 
 /// The edges a fan-out follows, each with a branch: those without a condition, and those whose condition holds.
@@ -424,7 +441,7 @@ pub fn text_of(value: &Value) -> String {
 /// At the exit every gate the run has reached must be satisfied, and one that sent it back must have run again.
 fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -> Route {
     // What a branch says of its gates counts once it is joined. No gate is asked while conflicts are open.
-    if state.is_branch || !state.conflicts.is_empty() {
+    if outcome.status != Status::Fail && (state.is_branch || !state.conflicts.is_empty()) {
         return Route::Complete;
     }
     if outcome.status == Status::Fail {
@@ -535,6 +552,22 @@ fn is_looping(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome
         known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, left.trees, left.output)
     });
     works(node) && repeats && !is_counted(pipeline, &newest_cycle(&state.completed, &node.id))
+}
+
+/// Whether a run that goes back to an agent whose work is checked has failed as it did before it was there last, on the
+/// same files.
+fn is_idle(
+    pipeline: &Pipeline,
+    state: &State,
+    node: &Node,
+    outcome: &Outcome,
+    left: AttemptOutput<'_>,
+    to: &NodeId,
+) -> bool {
+    let is_checked = pipeline.node(to).is_some_and(|to| to.check.is_some()) && state.visits(to) > 0;
+    let repeats =
+        |known: &NodeState| known.repeats > 0 && known.result == result_digest(outcome, left.trees, left.output);
+    is_checked && !outcome.status.is_success() && state.nodes.get(&node.id).is_some_and(repeats)
 }
 
 /// The newest way round from `node` to itself.

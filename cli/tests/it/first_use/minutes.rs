@@ -100,7 +100,7 @@ fn reviewer(answers: &[(&str, &str)]) -> TestEnv {
 
 #[test]
 fn n20_a_prompt_goes_back_until_its_review_approves() {
-    let no_verdict = "no verdict in the review; end with APPROVED or REJECTED: why";
+    let no_verdict = "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED";
     let partial = r#"{"outcome": "partial_success"}"#;
     for (answers, reason) in [
         (&[("REJECTED: the test still fails", ""), ("APPROVED", "")][..], "rejected: the test still fails"),
@@ -124,6 +124,21 @@ fn n20_a_prompt_goes_back_until_its_review_approves() {
     let env = reviewer(&[("APPROVED", partial), ("APPROVED", "")]);
     env.pleach(&["-y", "run", PROMPT]).expect(0);
     assert_eq!(env.story().path()[2..5], ["review:partial_success", "implement:success", "review:success"]);
+}
+
+#[test]
+fn a_prompts_agent_is_told_its_check_and_its_goal_once() {
+    let env = TestEnv::with_repo();
+    let told = env.root().join("told");
+    let program = format!("#!/bin/sh\ntest $PLEACH_NODE != implement || cat > {}\necho APPROVED\n", told.display());
+    let agent = env.write_program("agent.sh", &program);
+    env.configure(&format!("agent: 'command:{}'\ntree: {{test_command: 'test -e {{{{ goal }}}}'}}\n", agent.display()));
+    let ran = env.pleach(&["-y", "run", PROMPT]).expect(1);
+    assert!(ran.to_string().contains("`implement` changed nothing, and again `test` failed"), "{ran}");
+    assert_eq!(env.story().path().iter().filter(|node| node.starts_with("implement")).count(), 2);
+    let told = env.read("told");
+    assert_eq!(told.matches(PROMPT).count(), 1, "{told}");
+    assert!(told.contains("The work is checked with:\n- test -e {{ goal }}\n"), "{told}");
 }
 
 #[test]

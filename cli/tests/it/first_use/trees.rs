@@ -100,8 +100,8 @@ fn n15_rejections_count_and_negations_are_no_approval() {
         ("Verdict: Rejected: too short", "too short", 1),
         ("❌ **REJECTED** — too short", "too short", 1),
         ("Problems:\n- too short\n\n## Verdict\n\n**REJECTED**\n\n---", "too short", 1),
-        ("Verdict: NOT APPROVED", "no verdict in the review; end with APPROVED or REJECTED: why", 2),
-        ("APPROVED\nREJECTED", "no verdict in the review; end with APPROVED or REJECTED: why", 2),
+        ("Verdict: NOT APPROVED", "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED", 2),
+        ("APPROVED\nREJECTED", "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED", 2),
     ] {
         let garden = Garden::new(&Tree::of(&["T001"]));
         garden.agent(WRITES, &format!("printf '%s\\n' '{}'", reply.replace('\n', "' '")));
@@ -155,7 +155,7 @@ fn n15_a_missing_verdict_is_asked_for_and_fed_back() {
     garden.agent(WRITES, "test $n -gt 2 && echo APPROVED || echo 'I like it.'");
     let ran = garden.gardener(&[]).expect(0);
     ran.warns("verdict-missing");
-    let said = "no verdict in the review; end with APPROVED or REJECTED: why";
+    let said = "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED";
     assert!(ran.stderr.contains(&format!("): {said}\n")), "{ran}");
     assert!(garden.newest("main", "T001 review-rejected").body.ends_with(&format!("I like it.\n\n{said}")));
     let told = garden.asked("T001", "implement", 2);

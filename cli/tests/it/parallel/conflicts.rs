@@ -19,7 +19,7 @@ fn clean_merge() {
     let body = tool("a", "echo a > a.txt") + &tool("b", "echo b > b.txt") + " join -> exit";
     let ran = env.run(&fan("clean", "", &["a", "b"], &body), &[]).expect(0);
     assert_eq!(env.files(), ["README.md", "a.txt", "b.txt"]);
-    assert!(!ran.to_string().to_lowercase().contains("conflict"), "a clean merge is silent: {ran}");
+    assert!(!ran.to_string().contains("conflict with branch"), "a clean merge is silent: {ran}");
     assert_eq!(env.value("parallel.merge_conflicts"), "");
     let parents = env.git(&["log", "-2", "--format=%p", &env.branch()]);
     assert!(parents.lines().all(|parents| parents.split(' ').count() == 2), "true merges: {parents}");
@@ -109,6 +109,30 @@ fn a_person_resolves_a_conflict_at_a_gate() {
     assert_eq!(env.committed("same.txt"), "by hand");
     let subjects = env.git(&["log", "-2", "--first-parent", "--format=%an: %s", &env.branch()]);
     assert_eq!(subjects, "pleach: Merge branch b\nlook (human): Resolve the conflict of b in same.txt");
+}
+
+#[test]
+fn conflicts_resolved_by_hand_after_a_failure_are_merged() {
+    let env = TestEnv::with_repo();
+    let ran = env.run(&clash(&["a", "b", "c"], " join -> exit"), &[]).expect(1);
+    assert!(ran.stderr.contains("no node before `exit` can resolve that"), "{ran}");
+    let file = env.worktree().join("same.txt");
+    for (branch, text) in [("b", "a and b\n"), ("c", "all\n")] {
+        let marked = std::fs::read_to_string(&file).unwrap();
+        assert!(marked.contains("<<<<<<< "), "{marked}");
+        std::fs::write(&file, marked.replace("<<<<<<< ", "<<<<<<<  ")).unwrap();
+        let ran = env.resume(&[]).expect(1);
+        let said = format!("unresolved merge conflict: branch `{branch}` in `same.txt`");
+        assert!(ran.stdout.contains(&said), "markers are left: {ran}");
+        std::fs::write(&file, text).unwrap();
+        env.resume(&[]).expect(if branch == "c" { 0 } else { 1 });
+    }
+    assert_eq!(env.committed("same.txt"), "all");
+    let subjects = env.git(&["log", "-2", "--first-parent", "--format=%an: %s", &env.branch()]);
+    assert_eq!(subjects, "pleach: Merge branch c\nexit (human): Resolve the conflict of c in same.txt");
+    for context in ["a", "b", "c"] {
+        env.git(&["merge-base", "--is-ancestor", &env.branch_of(context), &env.branch()]);
+    }
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn an_unreadable_verdict_twice_is_a_rejection() {
     assert_eq!(garden.told("main")[1], "T001 review-rejected");
     assert_eq!(
         garden.newest("main", "T001 review-rejected").body,
-        "Review:\nNOT APPROVED\n\nno verdict in the review; end with APPROVED or REJECTED: why"
+        "Review:\nNOT APPROVED\n\nno verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED"
     );
     assert_eq!(garden.times_asked("T001", "review"), 3);
 }

@@ -2,8 +2,8 @@
 
 use super::imperative::{imperative, is_imperative};
 use super::intent::sentences;
-use pleach_core::ids::{ContextId, RepoPath};
-use pleach_core::text::{counted, first_line};
+use pleach_core::ids::{ContextId, NodeId, RepoPath};
+use pleach_core::text::counted;
 
 /// The most characters of a first line.
 const SUBJECT: usize = 72;
@@ -71,23 +71,15 @@ pub(super) fn says_what_was_done(intent: &str) -> bool {
     spoken(&clean(intent)).is_some()
 }
 
-/// The message of a commit that a command made. The command stands in it as it was written, indented and never wrapped:
-/// it may be copied from there.
-pub fn command_message(command: &str, paths: &[RepoPath], are_new: bool) -> String {
+/// The message of a commit that the command of a node made, named after the node and its label. The command stands below
+/// as it was written, indented and never wrapped: it may be copied from there.
+pub fn command_message(node: &NodeId, label: &str, command: &str, paths: &[RepoPath]) -> String {
+    let label = clean(label).split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_own = !label.is_empty() && !label.eq_ignore_ascii_case(node.as_str());
+    let subject = if is_own { format!("Run {node}: {label}") } else { format!("Run {node}") };
+    let mut parts = vec![cut_subject(&subject)];
     let command = visible(command.trim());
-    let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
-    let whole = format!("Run `{words}`");
-    let says_all = whole.chars().count() <= SUBJECT && command == words;
-    let subject = match (says_all, words.is_empty()) {
-        (_, true) => subject_of_paths(paths, are_new),
-        (true, false) => whole,
-        (false, false) => {
-            let subject = cut_subject(&format!("Run `{}`", first_line(&command)));
-            if guard(&subject) == subject { subject } else { "Run a command".into() }
-        }
-    };
-    let mut parts = vec![subject];
-    if !says_all && !words.is_empty() {
+    if !command.is_empty() {
         parts.push(indented(&command));
     }
     if !paths.is_empty() {
@@ -438,13 +430,18 @@ mod tests {
     }
 
     #[test]
-    fn a_command_stands_as_it_was_written() {
-        let message = |command: &str| command_message(command, &paths(&["a.txt"]), false);
-        assert_eq!(message("make **/*.o"), "Run `make **/*.o`\n\nChanges a.txt.");
+    fn a_command_stands_below_the_name_of_its_node() {
+        let node = NodeId::new("check").expect("a node's id");
+        let message = |label: &str, command: &str| command_message(&node, label, command, &paths(&["a.txt"]));
+        assert_eq!(message("Check", "make **/*.o"), "Run check\n\n    make **/*.o\n\nChanges a.txt.");
+        assert_eq!(message("Count\nwords", "wc"), "Run check: Count words\n\n    wc\n\nChanges a.txt.");
+        assert_eq!(message("check", ""), "Run check\n\nChanges a.txt.");
+        let subject = message(&"word ".repeat(40), "wc").lines().next().map(|line| line.chars().count());
+        assert!(subject.is_some_and(|chars| chars <= SUBJECT), "{subject:?}");
         let long = format!("printf '%s\\n' {} > a.txt && git status --porcelain", "word ".repeat(30).trim());
-        assert!(message(&long).contains(&format!("\n\n    {long}\n\nChanges a.txt.")), "{}", message(&long));
-        insta::assert_snapshot!(message("set -e\n\nfor f in *; do\n  echo \"Signed-off-by: $f\"\n---\ndone\n"), @r#"
-        Run `set -e`
+        assert!(message("", &long).contains(&format!("\n\n    {long}\n\nChanges a.txt.")), "{}", message("", &long));
+        insta::assert_snapshot!(message("", "set -e\n\nfor f in *; do\n  echo \"Signed-off-by: $f\"\n---\ndone\n"), @r#"
+        Run check
 
             set -e
             for f in *; do
@@ -454,8 +451,7 @@ mod tests {
 
         Changes a.txt.
         "#);
-        assert!(message(&format!(": {}", "x ".repeat(40))).starts_with("Run a command\n\n    : x"));
-        assert!(message(&"x\n".repeat(40)).contains("    … 10 more lines"));
+        assert!(message("", &"x\n".repeat(40)).contains("    … 10 more lines"));
     }
 
     /// Source row "Commit message format": first line under 72 characters, imperative mood, blank line, description.
@@ -509,7 +505,8 @@ mod tests {
 
         #[test]
         fn every_message_of_a_command_is_fit_for_git(command in prop_oneof!["\\PC{0,300}", any::<String>()]) {
-            let message = command_message(&command, &paths(&["x:y"]), false);
+            let node = NodeId::new("check").expect("a node's id");
+            let message = command_message(&node, &command, &command, &paths(&["x:y"]));
             let lines: Vec<&str> = message.split('\n').collect();
             prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()), "{message:?}");
             prop_assert!(lines.len() == 1 || lines[1].is_empty());

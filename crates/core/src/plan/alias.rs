@@ -109,6 +109,7 @@ const NODE: &[&str] = &[
     "backoff_policy",
     "budget.tokens",
     "budget.usd",
+    "check",
     "class",
     "duration",
     "error_policy",

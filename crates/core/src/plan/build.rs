@@ -100,6 +100,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         repo: or_default(read.text("repo"), 4),
         write: read.write_policy(),
         max_visits: read.count("max_visits"),
+        check: read.node_id("check"),
         human_default_choice: read.text("human.default_choice"),
         question: read.text("question_type").as_deref().and_then(QuestionKind::of_word),
         tools: read.tools().unwrap_or(!without_tools),

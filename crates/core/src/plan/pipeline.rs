@@ -256,6 +256,8 @@ pub struct Node {
     pub write: WritePolicy,
     /// How often the run may come to it.
     pub max_visits: Option<u32>,
+    /// The node that checks its work. Its agent is told the command of it.
+    pub check: Option<NodeId>,
     /// The target of a human gate without an answer in time.
     pub human_default_choice: Option<String>,
     /// How a human gate is answered; without it, as its edges suggest.
@@ -298,6 +300,17 @@ pub enum QuestionKind {
     Freeform,
     /// Go on, or not: there is one edge.
     Confirmation,
+}
+
+impl Node {
+    /// Whether it can resolve the conflicts of a merge: an agent, a command or a person, who may write.
+    pub fn may_resolve(&self) -> bool {
+        let acts = matches!(
+            self.handler,
+            HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::WaitHuman | HandlerKind::Custom(_)
+        );
+        acts && self.write != WritePolicy::Never
+    }
 }
 
 impl QuestionKind {

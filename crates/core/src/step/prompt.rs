@@ -130,8 +130,8 @@ pub fn review(task: &TaskNode, stat: &str, diff: &str) -> String {
 }
 
 /// Asks for a verdict below a prompt that says what it is about.
-pub const LAST_LINE: &str = "End with the verdict on a last line of its own: either just APPROVED, or REJECTED: and the main \
-                         reason.\n";
+pub const LAST_LINE: &str =
+    "End with the verdict on a last line of its own: `VERDICT: APPROVED` or `VERDICT: REJECTED`.\n";
 
 /// Asks a reviewer once more whose reply held no verdict.
 pub fn review_again() -> String {
@@ -298,7 +298,7 @@ mod tests {
                         Diff:\ndiff --git a/a.sql b/a.sql\n+x\n\
                         \n\
                         Reply APPROVED if the code is correct, or REJECTED with reasons.\n\
-                        End with the verdict on a last line of its own: either just APPROVED, or REJECTED: and the main reason.\n";
+                        End with the verdict on a last line of its own: `VERDICT: APPROVED` or `VERDICT: REJECTED`.\n";
         assert_eq!(prompt, expected);
         assert_eq!(verdict::read(&prompt), None, "a reviewer that repeats the question says nothing");
         assert_eq!(verdict::read(&review_again()), None);

@@ -130,12 +130,15 @@ pub(crate) struct Telling<'a> {
     pub fidelity: Fidelity,
     /// How many characters of a failed command's output are included.
     pub output_chars: usize,
+    /// What the node is asked below it, which may say the goal itself.
+    pub asked: &'a str,
 }
 
 /// The text before a node's prompt, and the nodes whose files it names.
 pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Telling<'_>) -> (String, Vec<NodeId>) {
     let mut preamble = PreambleText::default();
-    if !pipeline.goal.is_empty() && (how.fidelity != Fidelity::Full || !results.is_empty()) {
+    let says_goal = pipeline.goal.contains(char::is_whitespace) && how.asked.contains(&pipeline.goal);
+    if !pipeline.goal.is_empty() && !says_goal && (how.fidelity != Fidelity::Full || !results.is_empty()) {
         let _ = writeln!(preamble.text, "Goal: {}", pipeline.goal);
     }
     let answers = |tokens: usize, text: &str| (tokens * CHARS_PER_TOKEN).saturating_sub(text.chars().count());
@@ -290,7 +293,7 @@ mod tests {
         let (pipeline, _) = pleach_core::plan::load("digraph g { goal=\"win\" }", &Default::default(), &[]);
         let state = State::new(NodeId::new("start").unwrap());
         let session = SessionId::new("abcdefgh").unwrap();
-        let how = Telling { session: &session, fidelity, output_chars: 4_000 };
+        let how = Telling { session: &session, fidelity, output_chars: 4_000, asked: "" };
         let (text, files) = text(&pipeline.unwrap(), &state, results, how);
         (text, files.into_iter().map(|id| id.to_string()).collect())
     }

@@ -45,7 +45,7 @@ pub fn as_prompt(repo: &Repo, point: &RunPoint) -> Result<Option<PipelineAndInpu
     });
     let tests = testing::tests_of_leaf(task, default, Duration::from_secs(config.tree.test_timeout));
     let feedback = state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default();
-    let goal = prompt::implement(task, feedback, &tests, FeedbackLimits::default());
+    let goal = prompt::implement(task, feedback, &[], FeedbackLimits::default());
     let tests = testing::apart(task, &tests);
     let timeout: Duration = tests.iter().filter_map(|test| test.timeout).sum();
     // Each runs in its own shell, as it would in its tree.

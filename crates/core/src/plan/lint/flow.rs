@@ -15,9 +15,9 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     }
     reachability(pipeline, found);
     let mut names = Suggestions::among(pipeline.nodes().iter().map(|node| node.id.as_str()));
-    retry_targets(pipeline, &pipeline.attrs, &mut names, |warning| found.push(warning));
+    named_nodes(pipeline, &pipeline.attrs, &mut names, |warning| found.push(warning));
     for node in pipeline.nodes() {
-        retry_targets(pipeline, &node.attrs, &mut names, |warning| found.push(warning.at_node(&node.id)));
+        named_nodes(pipeline, &node.attrs, &mut names, |warning| found.push(warning.at_node(&node.id)));
         goal_gate(pipeline, node, found);
     }
 }
@@ -111,15 +111,16 @@ fn reachability(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn retry_targets(pipeline: &Pipeline, attrs: &Attrs, names: &mut Suggestions<'_>, mut report: impl FnMut(Diagnostic)) {
-    for key in ["retry_target", "fallback_retry_target"] {
+fn named_nodes(pipeline: &Pipeline, attrs: &Attrs, names: &mut Suggestions<'_>, mut report: impl FnMut(Diagnostic)) {
+    for key in ["retry_target", "fallback_retry_target", "check"] {
         let Some(attr) = attrs.get(key) else { continue };
         let Ok(target) = NodeId::new(attr.value.to_string().trim()) else { continue };
         if pipeline.node(&target).is_none() {
             let meant = names.closest(target.as_str());
             let meant = meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
             let message = format!("`{key}` names the unknown node `{target}`{meant}");
-            report(Diagnostic::warning("retry_target_exists", message, attr.span));
+            let rule = if key == "check" { "check_exists" } else { "retry_target_exists" };
+            report(Diagnostic::warning(rule, message, attr.span));
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::{ContextId, NodeId};
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::join_point::{branch_nodes, is_for_failures, join_of};
-use crate::plan::parallel::JoinPolicy;
+use crate::plan::join_point::{branch_nodes, is_for_failures, is_read_only, join_of};
+use crate::plan::parallel::{FanInPolicy, JoinPolicy};
 use crate::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
 
 pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
@@ -40,10 +40,61 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
                         Diagnostic::warning("fan_in_inputs", message, node.span.0).at_node(&node.id).with_fix(fix),
                     );
                 }
+                conflicts_resolved(pipeline, node, found);
             }
             _ => {}
         }
     }
+}
+
+/// A conflict that reaches an exit or another fan-out fails the run: something has to resolve it before.
+fn conflicts_resolved(pipeline: &Pipeline, fan_in: &Node, found: &mut Vec<Diagnostic>) {
+    let merges = fan_in.fan_in.as_ref().is_some_and(|rules| rules.policy == FanInPolicy::Merge && rules.gate.is_none());
+    if !merges || !may_conflict(pipeline, &fan_in.id) {
+        return;
+    }
+    let (mut seen, mut open) = (BTreeSet::from([&fan_in.id]), VecDeque::from([&fan_in.id]));
+    while let Some(id) = open.pop_front() {
+        for edge in ways_with_conflicts(pipeline, id, *id == fan_in.id) {
+            let Some(to) = pipeline.node(&edge.to).filter(|to| !to.may_resolve()) else { continue };
+            if matches!(to.handler, HandlerKind::Exit | HandlerKind::Parallel) {
+                let message = format!(
+                    "where branches of `{}` conflict, no node before `{}` can resolve that: the run fails",
+                    fan_in.id, to.id
+                );
+                let fix =
+                    "lead it to an agent or a gate (`shape=hexagon`) first, or give it a `gate` that tests the result";
+                found.push(
+                    Diagnostic::warning("conflicts_resolved", message, fan_in.span.0).at_node(&fan_in.id).with_fix(fix),
+                );
+                return;
+            }
+            if seen.insert(&to.id) {
+                open.push_back(&to.id);
+            }
+        }
+    }
+}
+
+/// Whether several branches that end at a fan-in may change files.
+fn may_conflict(pipeline: &Pipeline, fan_in: &NodeId) -> bool {
+    let fan_outs = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Parallel);
+    let mut joined = fan_outs.filter(|node| join_of(pipeline, &node.id) == Some(fan_in));
+    joined.any(|node| {
+        let writes = |edge: &&Edge| !is_read_only(pipeline, &edge.to, Some(fan_in));
+        pipeline.outgoing(&node.id).filter(writes).count() > 1
+    })
+}
+
+/// The edges that may be taken while conflicts are open. A fan-in with some has ended as `partial_success`.
+fn ways_with_conflicts<'p>(pipeline: &'p Pipeline, id: &'p NodeId, is_fan_in: bool) -> Vec<&'p Edge> {
+    let holds = |edge: &&Edge| {
+        let value = |key: &str| if key == "outcome" { "partial_success" } else { "conflict" }.to_owned();
+        edge.condition.as_ref().is_some_and(|condition| condition.eval(&value))
+    };
+    let edges = || pipeline.outgoing(id).filter(|edge| !is_for_failures(edge));
+    let taken: Vec<&Edge> = edges().filter(|edge| is_fan_in && holds(edge)).collect();
+    if taken.is_empty() { edges().filter(|edge| !is_fan_in || edge.condition.is_none()).collect() } else { taken }
 }
 
 fn fan_out(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {

@@ -26,6 +26,35 @@ fn a_sound_pipeline_has_no_findings() {
 }
 
 #[test]
+fn conflicts_need_a_node_that_resolves_them() {
+    let branches = "fork [shape=component]\na [prompt=\"a\"]\nb [prompt=\"b\"]\nlook [prompt=\"x\", write=false]\n\
+                    fix [prompt=\"Fix\"]\nask [shape=hexagon]\nstart -> fork\nfork -> a -> join\nfork -> b -> join\n";
+    let warns = |rules: &str, rest: &str| {
+        let source = around(&format!("{branches}join [shape=tripleoctagon{rules}]\n{rest}"));
+        validate(&source, &Inputs::default(), &KnownNames::default())
+            .1
+            .iter()
+            .any(|found| found.rule == "conflicts_resolved")
+    };
+    for rest in
+        ["join -> exit", "join -> look -> exit", "join -> fix [condition=\"outcome=fail\"]\njoin -> exit\nfix -> exit"]
+    {
+        assert!(warns("", rest), "{rest}");
+    }
+    let resolved = [
+        ("", "join -> fix -> exit"),
+        ("", "join -> look -> fix -> exit"),
+        ("", "join -> ask\nask -> exit [label=Done]"),
+        ("", "join -> fix [condition=\"outcome=partial_success\"]\njoin -> exit\nfix -> exit"),
+        (", gate=\"make test\"", "join -> exit"),
+        (", \"fan_in.policy\"=pick", "join -> exit"),
+    ];
+    for (rules, rest) in resolved {
+        assert!(!warns(rules, rest), "{rules} {rest}");
+    }
+}
+
+#[test]
 fn there_is_one_start_and_one_exit() {
     let table = [
         "digraph G { a [label=x] }",

@@ -40,6 +40,8 @@ pub enum Work {
     Tests(Vec<TestCommand>),
     /// Ask a person.
     Human(Question),
+    /// Take what a person has resolved, or fail with this reason.
+    Resolution(String),
     /// Run an agent.
     Agent(AgentWork),
     /// Bring the branches of a fan-out together.
@@ -123,6 +125,7 @@ pub(crate) fn passes(engine: &Engine, plan: &SessionPlan, state: &State, node: &
         return None;
     }
     match &node.handler {
+        HandlerKind::Exit if route::resolves(state, node) => None,
         HandlerKind::Start | HandlerKind::Exit => Some(Outcome::success()),
         HandlerKind::Conditional => Some(passed_on(state)),
         // A task without tests has no test step, and says so at the end.
@@ -207,11 +210,8 @@ impl WorkBuilder<'_> {
             }
             HandlerKind::Codergen => Ok(Work::Agent(self.agent_work(&*known()?)?)),
             HandlerKind::Parallel | HandlerKind::FanIn => Ok(Work::Join(Box::new(self.join_work(&*known()?)?))),
-            HandlerKind::Start
-            | HandlerKind::Exit
-            | HandlerKind::Conditional
-            | HandlerKind::ManagerLoop
-            | HandlerKind::Custom(_) => {
+            HandlerKind::Exit => Ok(Work::Resolution(route::unresolved_at_exit(&known()?.state))),
+            HandlerKind::Start | HandlerKind::Conditional | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
                 let why = format!("a node of type `{}` is not carried out", node.handler.as_str());
                 Err(Error::Worker { node: node.id.clone(), why })
             }
@@ -294,7 +294,7 @@ impl WorkBuilder<'_> {
         let lessons = prompts::lessons_for(plan, state, node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
         let conflicts = conflict_prompt(state, node);
         let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
-        let asked = format!("{}{lessons}{conflicts}{verdict}", node.prompt);
+        let asked = format!("{}{lessons}{}{conflicts}{verdict}", node.prompt, check_prompt(plan, node));
         Ok((preamble::told_before(&preamble, asked), offered))
     }
 
@@ -311,6 +311,7 @@ impl WorkBuilder<'_> {
             session: &plan.run.session,
             fidelity: conversation.fidelity,
             output_chars: self.engine.output_chars,
+            asked: &self.node.prompt,
         };
         let (preamble, named) = preamble::text(&plan.pipeline, &known.state, &results, how);
         let offered = |NodeResult { id, file, text, .. }| Some(Offered { node: id, file: file?, text });
@@ -324,9 +325,16 @@ fn file_name(result: &NodeResult) -> String {
     format!("{}.{suffix}", result.id)
 }
 
+/// The command an agent's work is checked with.
+fn check_prompt(plan: &SessionPlan, node: &Node) -> String {
+    let check = node.check.as_ref().and_then(|check| plan.pipeline.node(check));
+    let command = check.and_then(|check| check.tool_command.as_deref());
+    command.map(|command| format!("\n\nThe work is checked with:\n- {}\n", command.trim())).unwrap_or_default()
+}
+
 /// What an agent is told about the conflicts it has to resolve.
 fn conflict_prompt(state: &State, node: &Node) -> String {
-    let conflicts = if route::resolves(node) { state.next_conflict() } else { Vec::new() };
+    let conflicts = if route::resolves(state, node) { state.next_conflict() } else { Vec::new() };
     let Some(first) = conflicts.first() else { return String::new() };
     let mut text = format!(
         "\n\nMerging the work of branch `{}` left conflicts. These files hold conflict markers; edit them so that the intent \

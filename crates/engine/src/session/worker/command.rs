@@ -185,7 +185,8 @@ pub(super) fn finish_command(
     let at = clock::now();
     let command = worker.engine.redactor.text(&run.command).into_owned();
     let outcome = worker.may_not_write(outcome, &mut end.warnings)?;
-    let message = |paths: &[RepoPath], are_new: bool| command_message(&command, paths, are_new);
+    let (node, label) = (worker.node.id.clone(), worker.engine.redactor.text(&worker.node.label).into_owned());
+    let message = |paths: &[RepoPath], _: bool| command_message(&node, &label, &command, paths);
     let (model, provider) = TurnFacts::COMMAND;
     let author = Author { facts: worker.facts(model, provider), trailers: Vec::new(), at, message: &message };
     // Forbidden writes are undone by now, and those that could not be are known.
