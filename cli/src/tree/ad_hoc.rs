@@ -235,6 +235,7 @@ fn plan(
         logs: "spec/logs".to_owned(),
         reports: "spec/reports".to_owned(),
         commit_logs: false,
+        commit_reports: false,
         pipeline: default_pipeline(globals, false, config, &OwnWorker::default())?,
         pipelines,
         config: config.recordable(),

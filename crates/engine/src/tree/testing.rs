@@ -164,6 +164,7 @@ pub(super) fn job(run: &TreeRun, task: &TaskId) -> Arc<TaskJob> {
         logs: run.plan.logs.clone(),
         reports: run.plan.reports.clone(),
         commit_logs: run.plan.commit_logs,
+        commit_reports: run.plan.commit_reports,
         attempts: run.plan.limits.max_retries,
         not_before: run.progress.not_before(),
         begun: run.progress.task(&task.id).begun_there(),
