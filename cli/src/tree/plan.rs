@@ -293,8 +293,8 @@ fn jobs(args: &TreeArgs, settings: &Settings) -> Result<(Isolation, usize), Fail
     let is_chosen = settings.resolved.provenance.contains_key("tree.isolation");
     let several = args.jobs.is_some_and(|jobs| jobs > 1);
     match tree.isolation {
-        Isolation::Task => Ok((Isolation::Task, tree.jobs.max(1) as usize)),
-        Isolation::None if several && !is_chosen => Ok((Isolation::Task, tree.jobs.max(1) as usize)),
+        Isolation::Task => Ok((Isolation::Task, tree.jobs as usize)),
+        Isolation::None if several && !is_chosen => Ok((Isolation::Task, tree.jobs as usize)),
         other if several => {
             let message = format!(
                 "--jobs {} works several tasks at once, which `isolation: {}` does not",

@@ -179,10 +179,8 @@ fn own_tests(run: &mut TreeRun) -> BTreeSet<String> {
     if let Some(known) = &run.state.landing_tests {
         return known.clone();
     }
-    let leaves = run.plan.tree.nodes().filter(|node| node.is_leaf());
-    let jobs = leaves.map(|leaf| testing::job(run, &leaf.id));
     let redactor = &run.engine.redactor;
-    let commands = jobs.flat_map(|job| tests_of(run, &job)).map(|test| without_secret_values(&test.command, redactor));
+    let commands = testing::all_landing_tests(run).map(|test| without_secret_values(&test.command, redactor));
     let tests: BTreeSet<String> = commands.collect();
     run.state.landing_tests = Some(tests.clone());
     tests
