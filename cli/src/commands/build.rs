@@ -71,7 +71,8 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     }
     let settings = load_settings(globals, &dir, &args)?;
     let repo = git::discover(&dir, &settings.own_environment).ok();
-    let (paths, files) = read(&args.spec_dir, &dir, repo.as_ref())?;
+    let paths = markdown_files(&args.spec_dir, &dir)?;
+    let files = paths.iter().map(|path| read(&args.spec_dir, path, repo.as_ref())).collect::<Result<Vec<_>, _>>()?;
     let (warnings, given) =
         if args.no_ai { (spec::warnings(&files), spec::given_ids(&files)) } else { (Vec::new(), Vec::new()) };
     warnings.iter().for_each(|warning| warning!(SpecUnclear, "{warning}"));
@@ -95,12 +96,8 @@ fn load_settings(globals: &Globals, dir: &Path, args: &BuildArgs) -> Result<Sett
     settings::load(globals.environment.clone(), &Search::with(globals, dir, flags))
 }
 
-/// The markdown files of a directory: their paths, and their names in the tree with their texts.
-#[expect(clippy::type_complexity, reason = "two lists of the same files")]
-fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<(Vec<PathBuf>, Vec<(String, String)>), Failure> {
-    let unreadable = |path: &Path, error: &std::io::Error| {
-        Failure::new(Code::SpecUnreadable, format!("cannot read `{}`", path.display())).because(error)
-    };
+/// The markdown files of a directory.
+fn markdown_files(given: &Path, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(dir)
         .map_err(|error| unreadable(given, &error).hint("--spec-dir takes a directory with markdown files"))?;
     let is_markdown = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("md"));
@@ -112,22 +109,26 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<(Vec<PathBuf>, 
         let message = format!("there is no markdown file in `{}`", given.display());
         return Err(Failure::new(Code::SpecInvalid, message).hint("docs/task-trees.md shows how a spec is written"));
     }
-    let root = repo.and_then(Repo::workdir);
-    let named = |path: &PathBuf| {
-        let text = os::plain_file::read(path).map_err(|error| {
-            unreadable(path, &error).hint(match error.kind() {
-                ErrorKind::InvalidData => "save the file as UTF-8",
-                _ => "make the file readable, or take it out of the directory",
-            })
-        })?;
-        let name = match root {
-            Some(root) => shown(path, Some(root)),
-            None => given.join(path.file_name().unwrap_or_default()).display().to_string(),
-        };
-        Ok((name, text))
+    Ok(paths)
+}
+
+/// A markdown file: the name the tree will know it by, and its text.
+fn read(given: &Path, path: &Path, repo: Option<&Repo>) -> Result<(String, String), Failure> {
+    let text = os::plain_file::read(path).map_err(|error| {
+        unreadable(path, &error).hint(match error.kind() {
+            ErrorKind::InvalidData => "save the file as UTF-8",
+            _ => "make the file readable, or take it out of the directory",
+        })
+    })?;
+    let name = match repo.and_then(Repo::workdir) {
+        Some(root) => shown(path, Some(root)),
+        None => given.join(path.file_name().unwrap_or_default()).display().to_string(),
     };
-    let files = paths.iter().map(named).collect::<Result<_, _>>()?;
-    Ok((paths, files))
+    Ok((name, text))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::SpecUnreadable, format!("cannot read `{}`", path.display())).because(error)
 }
 
 /// Writes given ids into the files they are of. A reader sees the old file or the new one.
@@ -283,7 +284,9 @@ fn print_result(
         let of = counted(given.len(), "task");
         out.line(match args.write_ids {
             true => format!("ids:     {of} had none; {ids} written into the markdown"),
-            false => format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them"),
+            false => {
+                format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them")
+            }
         })?;
     }
     if globals.verbosity >= 0 {

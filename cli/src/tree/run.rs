@@ -281,10 +281,8 @@ fn require_agent<P: Borrow<Pipeline>>(
                     Some(step) => format!("`tree.steps.{step}.runner`, or `agent` of the node `{}`", node.id),
                     None => format!("`agent` of the node `{}`", node.id),
                 };
-                let message = format!(
-                    "`{}` would be worked by `{name}`, and {work} cannot use the simulation agent",
-                    node.id
-                );
+                let message =
+                    format!("`{}` would be worked by `{name}`, and {work} cannot use the simulation agent", node.id);
                 Failure::new(Code::NoAgent, message).hint(format!("name another agent in {whose}"))
             }
             _ => {

@@ -87,7 +87,8 @@ fn a_plain_checklist_gets_ids_and_keeps_them() {
     assert_eq!(env.read("repo/spec/tasks.md"), plain, "nobody asked for that");
     let ran = env.pleach(&["-y", "--json", "build", "--spec-dir", "spec", "--no-ai", "--write-ids"]).expect(0).json();
     assert_eq!(ran["given_ids"][2], json!({"id": "T003", "file": "spec/tasks.md", "line": 5}));
-    let written = "# Shop\n\n- [ ] T001 Add a login form\n- [x] T002 Add a page\n- [ ] T003 Log out (depends on T001)\n";
+    let written =
+        "# Shop\n\n- [ ] T001 Add a login form\n- [x] T002 Add a page\n- [ ] T003 Log out (depends on T001)\n";
     assert_eq!(env.read("repo/spec/tasks.md"), written);
     assert_eq!(tree(&env, "repo/spec/task-tree.json"), made);
     let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai", "--write-ids"]).expect(0);
@@ -109,7 +110,9 @@ fn run_names_the_commands_for_specs_and_trees() {
     let env = world();
     env.write("repo/task-tree.json", PLAN);
     let ran = env.pleach(&["run", "spec/tasks.md"]).expect(2);
-    ran.fails_with("pipeline-invalid").naming("`spec/tasks.md` is not a pipeline").naming("`pleach build --spec-dir spec`");
+    ran.fails_with("pipeline-invalid")
+        .naming("`spec/tasks.md` is not a pipeline")
+        .naming("`pleach build --spec-dir spec`");
     let ran = env.pleach(&["run", "task-tree.json"]).expect(2);
     ran.fails_with("pipeline-invalid").naming("`pleach gardener --tree task-tree.json`");
 }

@@ -142,9 +142,7 @@ fn numbered_boxes_and_ids_right_behind_a_box_are_tasks() {
     let read = tree(text);
     assert_eq!(shown(&read), "phase1 - [] One\nT1 phase1 [] a\nT2 phase1 [] b\nT4 phase1 [] d\nT5 phase1 [] e");
     assert_eq!(read.nodes().nth(1).unwrap().description, "of T1");
-    insta::assert_snapshot!(errors(&[("t.md", "## Phase 1: One\n3. [ ] Title\n- [ ]Title\n1. [ ] T1 a\n- [ ] T1 b\n")]), @r"
-    t.md:5: `T1` is already defined at t.md:4; give one of them another id
-    ");
+    insta::assert_snapshot!(errors(&[("t.md", "## Phase 1: One\n3. [ ] Title\n- [ ]Title\n1. [ ] T1 a\n- [ ] T1 b\n")]), @"t.md:5: `T1` is already defined at t.md:4; give one of them another id");
 }
 
 #[test]
@@ -167,7 +165,10 @@ fn text_after_a_nested_task_belongs_to_its_parent() {
     );
     assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n    ```\n    of T2\n   ```\n"), "T1=|T2= ```\n of T2\n```");
     // One that is beside tasks is no note of the task above them.
-    assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n"), "T1=|T2=|T001=|T002=");
+    assert_eq!(
+        described("- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n"),
+        "T1=|T2=|T001=|T002="
+    );
 }
 
 #[test]
@@ -189,7 +190,10 @@ fn tasks_without_an_id_are_given_one_in_order() {
     assert_eq!(given_ids(&files(&[("tasks.md", &written)])), []);
     // Others have theirs already.
     let mixed = tree("## Phase 1: One\n- [ ] T002 b\n- [ ] a\n### G\n- [ ] T/3 c\n");
-    assert_eq!(shown(&mixed), "phase1 - [] One\nT002 phase1 [] b\nT001 phase1 [] a\ngroup1 phase1 [] G\nT003 group1 [] T/3 c");
+    assert_eq!(
+        shown(&mixed),
+        "phase1 - [] One\nT002 phase1 [] b\nT001 phase1 [] a\ngroup1 phase1 [] G\nT003 group1 [] T/3 c"
+    );
 }
 
 #[test]
@@ -209,12 +213,8 @@ fn titles_may_say_what_their_tasks_depend_on() {
 
 #[test]
 fn arrows_that_may_be_misread_are_reported() {
-    insta::assert_snapshot!(warnings(&format!("{THREE}A1 -> B1, C1 # both\nB1 -> C1\n")), @r"
-    tasks.md:7: `A1 -> B1, C1` lets its left side depend on its right side; `B1, C1 → A1` says the same
-    ");
-    insta::assert_snapshot!(warnings(&format!("{THREE}A1 → B1\nC1 -> A1\n")), @r"
-    tasks.md:8: `C1 -> A1` lets its left side depend on its right side, and `→` in line 7 means the opposite; write `A1 → C1`
-    ");
+    insta::assert_snapshot!(warnings(&format!("{THREE}A1 -> B1, C1 # both\nB1 -> C1\n")), @"tasks.md:7: `A1 -> B1, C1` lets its left side depend on its right side; `B1, C1 → A1` says the same");
+    insta::assert_snapshot!(warnings(&format!("{THREE}A1 → B1\nC1 -> A1\n")), @"tasks.md:8: `C1 -> A1` lets its left side depend on its right side, and `→` in line 7 means the opposite; write `A1 → C1`");
     assert_eq!(warnings(&format!("{THREE}A1 → B1 # -> C1\n")), "");
 }
 
@@ -222,9 +222,7 @@ fn arrows_that_may_be_misread_are_reported() {
 fn a_checklist_beside_tasks_with_ids_is_reported() {
     let text = "- [ ] a checklist, not ours\n- [x] done\n## Phase 1: One\n- [ ] T1 a\n";
     assert_eq!(shown(&tree(text)), "phase1 - [] One\nT1 phase1 [] a");
-    insta::assert_snapshot!(warnings(text), @r"
-    tasks.md:1: `a checklist, not ours` is not read as a task: it has no id and is in no phase, and others have one (`T1` at tasks.md:4); write an id before it to make it one
-    ");
+    insta::assert_snapshot!(warnings(text), @"tasks.md:1: `a checklist, not ours` is not read as a task: it has no id and is in no phase, and others have one (`T1` at tasks.md:4); write an id before it to make it one");
 }
 
 #[test]

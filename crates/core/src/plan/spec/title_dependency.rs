@@ -46,7 +46,8 @@ impl TitleDependency {
         let (ids, unknown): (Vec<_>, Vec<_>) = named.iter().partition(|id| known.contains_key(*id));
         let (words, task) = (&self.words, &self.task);
         if self.is_read && !ids.is_empty() && unknown.is_empty() {
-            let link = |before: &String| Dependency { place: self.place, before: before.clone(), after: task.to_string() };
+            let link =
+                |before: &String| Dependency { place: self.place, before: before.clone(), after: task.to_string() };
             return Ok(ids.into_iter().map(link).collect());
         }
         if self.is_read {
