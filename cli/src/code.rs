@@ -83,7 +83,7 @@ codes! {
     NoSuchLine "no-such-line" Usage "a file does not have these lines"
     FileUnfit "file-unfit" Usage "a file has no lines to ask about: it is binary, larger than 16 MiB, a link or no file"
     NoSuchBranch "no-such-branch" Usage "a branch does not exist"
-    DetachedHead "detached-head" Usage "no branch is checked out that tasks could land on"
+    DetachedHead "detached-head" Usage "no branch is checked out that work could land on"
     OwnBranch "own-branch" Usage "a branch of pleach's own is checked out, on which no task can land"
     BranchNameTooLong "branch-name-too-long" Usage "the name of the branch is too long to name tasks' branches after"
     GitMissing "git-missing" Environment "git is not installed"

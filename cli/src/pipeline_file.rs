@@ -8,7 +8,7 @@ use os::plain_file;
 use pleach_core::config::Config;
 use pleach_core::plan::lint::KnownNames;
 use pleach_core::plan::{Inputs, files_named};
-use pleach_core::text::listed;
+use pleach_core::text::{listed, shell_word};
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -35,7 +35,13 @@ impl PipelineFile {
 
     /// The same for one that is named on the command line.
     pub fn read_given(name: &Path, path: &Path) -> Result<Self, Failure> {
-        Self::read_by(plain_file::read_given, name, path)
+        let file = Self::read_by(plain_file::read_given, name, path)?;
+        match other_command(name).filter(|_| !file.source.contains("digraph")) {
+            Some(hint) => {
+                Err(Failure::new(Code::PipelineInvalid, format!("`{}` is not a pipeline", name.display())).hint(hint))
+            }
+            None => Ok(file),
+        }
     }
 
     fn read_by(how: fn(&Path) -> io::Result<String>, name: &Path, path: &Path) -> Result<Self, Failure> {
@@ -77,6 +83,20 @@ fn what_to_read(name: &Path, path: &Path) -> String {
         "give the path of a pipeline, a text file in the DOT language".to_owned()
     } else {
         format!("give the path of a pipeline; there is {}", listed(pipelines, 5))
+    }
+}
+
+/// The command for a file that is no pipeline by its name: markdown with tasks, or a tree of them.
+fn other_command(name: &Path) -> Option<String> {
+    let is = |ending: &str| name.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
+    if is("md") {
+        let dir = Some(parent(name)).filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dir = shell_word(dir.display());
+        Some(format!("`pleach build --spec-dir {dir}` makes a task tree of markdown, which `pleach gardener` works"))
+    } else if is("json") {
+        Some(format!("`pleach gardener --tree {}` works a task tree", shell_word(name.display())))
+    } else {
+        None
     }
 }
 

@@ -120,7 +120,7 @@ impl Place {
 pub fn target(place: &Place) -> Result<BranchName, Failure> {
     let head = place.repo.head().map_err(|error| of_git(&error))?;
     let branch = head.branch.ok_or_else(|| {
-        Failure::new(Code::DetachedHead, "HEAD is detached, so there is no branch the tasks could land on")
+        Failure::new(Code::DetachedHead, "HEAD is detached, so there is no branch to land on")
             .hint("check a branch out with `git switch BRANCH`, or make one with `git switch -c NAME`")
     })?;
     match target_of(&place.branch_prefix, &branch) {

@@ -14,7 +14,7 @@ use git::Repo;
 use git::workspace::Scratch;
 use pleach_core::budget::BudgetLimits;
 use pleach_core::event::Warning;
-use pleach_core::plan::spec::{self, SpecError};
+use pleach_core::plan::spec::{self, GivenId, SpecError};
 use pleach_core::plan::tree::TaskTree;
 use pleach_core::text::counted;
 use serde_json::json;
@@ -39,7 +39,7 @@ use crate::trust::TerminalTruster;
 /// With an agent configured, it reads the markdown files of the directory and plans the tasks; its answer is checked,
 /// and requested once more if it is not valid. With --no-ai the files are read by fixed rules: phases are `## Phase N:
 /// Title`, groups are deeper headings, tasks are `- [ ] T001 Title`, and dependencies are listed below `##
-/// Dependencies`.
+/// Dependencies`. Tasks without an id, as in `- [ ] Title`, are given one in order.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// The directory with the markdown files.
@@ -52,6 +52,9 @@ pub struct BuildArgs {
     /// Read the files by fixed rules, without an agent.
     #[arg(long)]
     no_ai: bool,
+    /// Write the ids of tasks that have none into the files.
+    #[arg(long, requires = "no_ai")]
+    write_ids: bool,
     /// The agent that plans, written as `agent` in pleach.yaml.
     #[arg(long, value_name = "AGENT", conflicts_with = "no_ai")]
     runner: Option<String>,
@@ -68,12 +71,17 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     }
     let settings = load_settings(globals, &dir, &args)?;
     let repo = git::discover(&dir, &settings.own_environment).ok();
-    let files = read(&args.spec_dir, &dir, repo.as_ref())?;
-    let warnings = if args.no_ai { spec::warnings(&files) } else { Vec::new() };
+    let paths = markdown_files(&args.spec_dir, &dir)?;
+    let files = paths.iter().map(|path| read(&args.spec_dir, path, repo.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let (warnings, given) =
+        if args.no_ai { (spec::warnings(&files), spec::given_ids(&files)) } else { (Vec::new(), Vec::new()) };
     warnings.iter().for_each(|warning| warning!(SpecUnclear, "{warning}"));
     let tree = if args.no_ai { by_rules(&files)? } else { by_agent(globals, &args, &settings, repo.as_ref(), &files)? };
     write(globals, &output, &tree)?;
-    print_result(globals, &args, &output, &tree, &warnings)
+    if args.write_ids {
+        write_ids(&paths, &files, &given)?;
+    }
+    print_result(globals, &args, &output, &tree, (&warnings, &given))
 }
 
 /// The file to write: in a directory that is named instead, the usual one.
@@ -88,11 +96,8 @@ fn load_settings(globals: &Globals, dir: &Path, args: &BuildArgs) -> Result<Sett
     settings::load(globals.environment.clone(), &Search::with(globals, dir, flags))
 }
 
-/// The markdown files of a directory, by the names the tree will know them by.
-fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, String)>, Failure> {
-    let unreadable = |path: &Path, error: &std::io::Error| {
-        Failure::new(Code::SpecUnreadable, format!("cannot read `{}`", path.display())).because(error)
-    };
+/// The markdown files of a directory.
+fn markdown_files(given: &Path, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(dir)
         .map_err(|error| unreadable(given, &error).hint("--spec-dir takes a directory with markdown files"))?;
     let is_markdown = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("md"));
@@ -106,21 +111,50 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
             Failure::new(Code::SpecInvalid, message).hint("`pleach help task-trees` shows how a spec is written")
         );
     }
-    let root = repo.and_then(Repo::workdir);
-    let named = |path: PathBuf| {
-        let text = os::plain_file::read(&path).map_err(|error| {
-            unreadable(&path, &error).hint(match error.kind() {
-                ErrorKind::InvalidData => "save the file as UTF-8",
-                _ => "make the file readable, or take it out of the directory",
-            })
-        })?;
-        let name = match root {
-            Some(root) => shown(&path, Some(root)),
-            None => given.join(path.file_name().unwrap_or_default()).display().to_string(),
-        };
-        Ok((name, text))
+    Ok(paths)
+}
+
+/// A markdown file: the name the tree will know it by, and its text.
+fn read(given: &Path, path: &Path, repo: Option<&Repo>) -> Result<(String, String), Failure> {
+    let text = os::plain_file::read(path).map_err(|error| {
+        unreadable(path, &error).hint(match error.kind() {
+            ErrorKind::InvalidData => "save the file as UTF-8",
+            _ => "make the file readable, or take it out of the directory",
+        })
+    })?;
+    let name = match repo.and_then(Repo::workdir) {
+        Some(root) => shown(path, Some(root)),
+        None => given.join(path.file_name().unwrap_or_default()).display().to_string(),
     };
-    paths.into_iter().map(named).collect()
+    Ok((name, text))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::SpecUnreadable, format!("cannot read `{}`", path.display())).because(error)
+}
+
+/// Writes given ids into the files they are of. A reader sees the old file or the new one.
+fn write_ids(paths: &[PathBuf], files: &[(String, String)], given: &[GivenId]) -> Result<(), Failure> {
+    for (path, (name, text)) in paths.iter().zip(files) {
+        let written = spec::with_ids(name, text, given);
+        if written == *text {
+            continue;
+        }
+        let replace = || -> std::io::Result<()> {
+            // What a link leads to is written, and the link stays.
+            let file = path.canonicalize()?;
+            let beside = file.with_added_extension("new");
+            fs::write(&beside, &written)?;
+            fs::set_permissions(&beside, fs::metadata(&file)?.permissions())?;
+            fs::rename(&beside, &file)
+        };
+        replace().map_err(|error| {
+            Failure::new(Code::OutputUnwritable, format!("cannot write the ids into `{name}`"))
+                .because(&error)
+                .hint("the tree is written; make the file writable, or write the ids by hand")
+        })?;
+    }
+    Ok(())
 }
 
 fn by_rules(files: &[(String, String)]) -> Result<TaskTree, Failure> {
@@ -232,7 +266,7 @@ fn print_result(
     args: &BuildArgs,
     output: &Path,
     tree: &TaskTree,
-    warnings: &[SpecError],
+    (warnings, given): (&[SpecError], &[GivenId]),
 ) -> Result<Exit, Failure> {
     let shown = settings::shortened(output, &globals.dir).display().to_string();
     let tasks = tree.order().len();
@@ -241,12 +275,22 @@ fn print_result(
     if globals.json {
         out.json(&json!({
             "tree": shown, "tasks": tasks, "phases": phases, "planned": !args.no_ai, "order": tree.order(),
-            "spec_files": tree.spec_files(), "warnings": warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "spec_files": tree.spec_files(), "given_ids": given, "warnings": warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }))?;
         return Ok(Exit::Done);
     }
     let within = if phases == 0 { String::new() } else { format!(" in {}", counted(phases, "phase")) };
     out.line(format!("wrote {shown}: {}{within}", counted(tasks, "task")))?;
+    if let [first, .., last] | [first @ last] = given {
+        let ids = if first == last { first.id.to_string() } else { format!("{} to {}", first.id, last.id) };
+        let of = counted(given.len(), "task");
+        out.line(match args.write_ids {
+            true => format!("ids:     {of} had none; {ids} written into the markdown"),
+            false => {
+                format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them")
+            }
+        })?;
+    }
     if globals.verbosity >= 0 {
         for (what, command) in [("look", "status"), ("work", "gardener")] {
             out.line(format!("{what}:    {}", about(globals, &globals.dir, command, Some(output))))?;

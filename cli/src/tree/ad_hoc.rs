@@ -64,28 +64,55 @@ pub fn start_tasks(
     let find = |given: &String| store.find(given).map(|found| found.task.id).map_err(of_no_task);
     // Each once, however often it is named.
     let asked: BTreeSet<TaskId> = options.tasks.iter().map(find).collect::<Result<_, _>>()?;
-    let chosen =
+    let mut chosen =
         if asked.is_empty() { ready(&views(&site)?, options.retry_failed) } else { asked.iter().cloned().collect() };
     if chosen.is_empty() {
         return nothing_to_do(globals, "no task is ready to start; `pleach task list` shows what there is");
     }
-    // What others do until here counts, and nothing they do afterwards.
-    let (claims, held) = claim(&site, &chosen)?;
-    if let Some((_, held)) = held.into_iter().find(|(task, _)| asked.contains(task) || claims.is_empty()) {
-        return Err(of_tree(&held));
-    }
-    let views = views(&site)?;
+    let mut begun = BTreeSet::new();
     let mut worst = None;
-    for (target, (claim, tasks)) in claims {
-        let (tasks, over) = startable(&views, &tasks, &asked)?;
-        over.iter().for_each(|done| say!("{done}"));
-        if !tasks.is_empty() {
-            let plan = plan(globals, &site, options, &target, &tasks, &views)?;
-            worst = worst
-                .max(Some(site.work(&[PlannedRepo { place: site.place.clone(), plan: Arc::new(plan) }], Some(claim))?));
+    while !chosen.is_empty() {
+        let ended = start_chosen(&site, options, &chosen, &asked, !begun.is_empty())?;
+        worst = worst.max(ended);
+        begun.extend(chosen);
+        let goes_on = matches!(ended, Some(Exit::Done)) || options.keep_going && ended == Some(Exit::WorkFailed);
+        if !asked.is_empty() || !goes_on {
+            break;
         }
+        // Those that were created meanwhile.
+        chosen = ready(&views(&site)?, false);
+        chosen.retain(|task| !begun.contains(task));
     }
     worst.map_or_else(|| nothing_to_do(globals, "nothing is left to do"), Ok)
+}
+
+/// Works tasks, one target after another; none if nothing was left to do. Tasks that others have are left to them, unless
+/// they were asked for or are all there are.
+fn start_chosen(
+    site: &RunSite<'_>,
+    options: &StartOptions,
+    chosen: &[TaskId],
+    asked: &BTreeSet<TaskId>,
+    is_more: bool,
+) -> Result<Option<Exit>, Failure> {
+    // What others do until here counts, and nothing they do afterwards.
+    let (claims, held) = claim(site, chosen)?;
+    let is_refused = |task: &TaskId| asked.contains(task) || claims.is_empty() && !is_more;
+    if let Some((_, held)) = held.into_iter().find(|(task, _)| is_refused(task)) {
+        return Err(of_tree(&held));
+    }
+    let views = views(site)?;
+    let mut worst = None;
+    for (target, (claim, tasks)) in claims {
+        let (tasks, over) = startable(&views, &tasks, asked)?;
+        over.iter().for_each(|done| say!("{done}"));
+        if !tasks.is_empty() {
+            let plan = Arc::new(plan(site.globals, site, options, &target, &tasks, &views)?);
+            let planned = PlannedRepo { place: site.place.clone(), plan };
+            worst = worst.max(Some(site.work(&[planned], Some(claim))?));
+        }
+    }
+    Ok(worst)
 }
 
 /// The end of a start that has nothing to work on.
@@ -210,7 +237,7 @@ fn plan(
         Failure::new(Code::TreeInvalid, format!("the tasks cannot be worked together:\n{}", listed.join("\n")))
             .hint("`pleach task show ID` shows what a task depends on")
     })?;
-    let jobs = options.jobs.unwrap_or(config.tree.jobs).max(1) as usize;
+    let jobs = options.jobs.unwrap_or(config.tree.jobs) as usize;
     Ok(TreePlan {
         tree: Arc::new(tree),
         name: TreeName::Tasks,
@@ -235,6 +262,7 @@ fn plan(
         logs: "spec/logs".to_owned(),
         reports: "spec/reports".to_owned(),
         commit_logs: false,
+        commit_reports: false,
         pipeline: default_pipeline(globals, false, config, &OwnWorker::default())?,
         pipelines,
         config: config.recordable(),

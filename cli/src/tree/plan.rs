@@ -9,9 +9,9 @@ use clap::Args;
 use engine::landing::{MergeQueue, QueueSettings};
 use engine::tree::progress::named_base;
 use engine::tree::{self, QueueLanding, TaskPipeline, TreePlan, check_target};
-use git::EntryKind;
 use git::workspace::branch_ref;
-use pleach_core::config::{CommitGranularity, Config, Isolation};
+use git::{EntryKind, TreeId};
+use pleach_core::config::{CommitGranularity, CommitLogs, Config, Isolation};
 use pleach_core::event::Commits;
 use pleach_core::ids::{BranchName, RepoPath, TaskId};
 use pleach_core::plan::pipeline::HandlerKind;
@@ -234,9 +234,10 @@ fn make_one(
         commits: commits(config),
         test: test_command(config),
         test_timeout: Duration::from_secs(tree.test_timeout),
+        commit_logs: is_committed(tree.commit_logs, place, &target, &logs)?,
+        commit_reports: is_committed(tree.commit_logs, place, &target, &reports)?,
         logs,
         reports,
-        commit_logs: tree.commit_logs,
         delete_branches: tree.delete_branches,
         config: config.recordable(),
         fresh: args.fresh,
@@ -292,8 +293,8 @@ fn jobs(args: &TreeArgs, settings: &Settings) -> Result<(Isolation, usize), Fail
     let is_chosen = settings.resolved.provenance.contains_key("tree.isolation");
     let several = args.jobs.is_some_and(|jobs| jobs > 1);
     match tree.isolation {
-        Isolation::Task => Ok((Isolation::Task, tree.jobs.max(1) as usize)),
-        Isolation::None if several && !is_chosen => Ok((Isolation::Task, tree.jobs.max(1) as usize)),
+        Isolation::Task => Ok((Isolation::Task, tree.jobs as usize)),
+        Isolation::None if several && !is_chosen => Ok((Isolation::Task, tree.jobs as usize)),
         other if several => {
             let message = format!(
                 "--jobs {} works several tasks at once, which `isolation: {}` does not",
@@ -370,14 +371,36 @@ fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
     })
 }
 
+/// The files of the branch everything lands on.
+fn target_tree(place: &Place, target: &BranchName) -> Result<TreeId, Failure> {
+    let tip = place.repo.refs().find(&branch_ref(target)).map_err(|error| of_git(&error))?;
+    let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(target.clone())))?;
+    place.repo.tree_of(tip).map_err(|error| of_git(&error))
+}
+
+/// Whether the logs, or the reports, of this directory are committed.
+fn is_committed(setting: CommitLogs, place: &Place, target: &BranchName, dir: &str) -> Result<bool, Failure> {
+    match setting {
+        CommitLogs::Always => Ok(true),
+        CommitLogs::Never => Ok(false),
+        CommitLogs::Auto => {
+            let tree = target_tree(place, target)?;
+            let found = place.repo.tree_entry(tree, &RepoPath::from(dir)).map_err(|error| of_git(&error))?;
+            Ok(found.is_some_and(|found| found.kind == EntryKind::Directory))
+        }
+    }
+}
+
 /// Refuses a plan whose logs or reports would be committed where the target has something else.
 fn check_directories(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
-    let tip = place.repo.refs().find(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
-    let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(plan.target.clone())))?;
-    let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;
-    for (what, dir, key) in [("logs", &plan.logs, "log_dir"), ("reports", &plan.reports, "report_dir")] {
+    let tree = target_tree(place, &plan.target)?;
+    let directories = [
+        ("logs", &plan.logs, "log_dir", plan.commit_logs),
+        ("reports", &plan.reports, "report_dir", plan.commit_reports),
+    ];
+    for (what, dir, key, is_committed) in directories {
         let found = place.repo.no_directory(tree, &RepoPath::from(dir.as_str())).map_err(|error| of_git(&error))?;
-        let Some(found) = found.filter(|_| plan.commit_logs) else { continue };
+        let Some(found) = found.filter(|_| is_committed) else { continue };
         let kind = match found.kind {
             EntryKind::Link => "a link",
             EntryKind::Submodule => "a submodule",

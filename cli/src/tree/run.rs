@@ -20,7 +20,7 @@ use pleach_core::event::Notification;
 use pleach_core::ids::{RepoName, TaskId};
 use pleach_core::plan::pipeline::{Node, Pipeline};
 use pleach_core::progress::{Progress, TaskStatus};
-use pleach_core::step::shown_name;
+use pleach_core::step::{TreeName, shown_name};
 use pleach_core::text::listed;
 use serde_json::json;
 
@@ -80,7 +80,7 @@ fn run_tree(globals: &Globals, args: &TreeArgs, tasks: &Tasks, is_trusted: bool)
 
 /// The setting of a run over a tree: directory, settings, truster.
 pub struct RunSite<'a> {
-    globals: &'a Globals,
+    pub globals: &'a Globals,
     /// Asks for approval of what is run.
     truster: Box<dyn Truster<Failure>>,
     /// Where it is worked.
@@ -114,7 +114,7 @@ impl<'a> RunSite<'a> {
         let globals = self.globals;
         // They differ in where they are worked, and not in what is done.
         let plan = &planned.first().expect("a tree has something to do somewhere").plan;
-        require_agent(&self.settings, plan.used_pipelines())?;
+        require_agent(&self.settings, &plan.name, plan.used_pipelines())?;
         plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
         self.check_answers(planned)?;
         let built = build(globals, &self.settings, &self.settings.resolved.config, self.answers.clone())?;
@@ -141,7 +141,7 @@ impl<'a> RunSite<'a> {
                 tree::open(built.engine.clone(), repo.clone(), Arc::clone(&planned_repo.plan), claim)
             });
             let (run, brought) = opened.map_err(|error| self.failed(planned_repo, &error))?;
-            wait_for(self.agree(&planned_repo.place, &run, &brought))?;
+            wait_for(self.agree(planned_repo, &run, &brought))?;
             runs.push(run);
             left.extend(brought.left);
         }
@@ -191,9 +191,10 @@ impl<'a> RunSite<'a> {
     }
 
     /// Asks for approval of everything a run would do, by its plan and by fetched sessions.
-    async fn agree(&self, place: &Place, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
+    async fn agree(&self, planned_repo: &PlannedRepo, run: &TreeRun, brought: &PendingTrust) -> Result<(), Failure> {
+        let PlannedRepo { place, plan } = planned_repo;
         for OpenSession { session, task, pipeline, .. } in &brought.left {
-            require_agent(&self.settings, [pipeline]).map_err(|failure| {
+            require_agent(&self.settings, &plan.name, [pipeline]).map_err(|failure| {
                 failure.hint(format!("{task} was started with it; `pleach cancel {session}` to restart the task"))
             })?;
         }
@@ -242,7 +243,7 @@ impl<'a> RunSite<'a> {
     /// Asks for approval of what a run has come upon meanwhile.
     async fn ask_again(&self, planned_repo: &PlannedRepo, run: &mut TreeRun) -> Result<(), Failure> {
         let brought = tree::pending_trust(run).map_err(|error| self.failed(planned_repo, &error))?;
-        self.agree(&planned_repo.place, run, &brought).await
+        self.agree(planned_repo, run, &brought).await
     }
 
     fn failed(&self, PlannedRepo { place, plan }: &PlannedRepo, error: &tree::Error) -> Failure {
@@ -262,14 +263,19 @@ fn workers(plan: &TreePlan) -> Vec<Node> {
     plan.used_pipelines().flat_map(|pipeline| pipeline.agent_nodes().cloned().collect::<Vec<_>>()).collect()
 }
 
-/// A tree never uses the simulation agent.
+/// Tasks are never simulated.
 fn require_agent<P: Borrow<Pipeline>>(
     settings: &Settings,
+    name: &TreeName,
     pipelines: impl IntoIterator<Item = P>,
 ) -> Result<(), Failure> {
     let config = &settings.resolved.config;
     let pretends =
         |name: Option<&str>| matches!(config.agent_of(name), Ok(AgentChoice::Simulation) | Err(InvalidAgent::Unset));
+    let (work, how) = match name {
+        TreeName::Tasks => ("tasks", "`pleach task new --agent` gives a task its own"),
+        _ => ("task trees", "name one with --runner, as in --runner 'command:./my-agent'"),
+    };
     for pipeline in pipelines {
         let Some(node) = pipeline.borrow().agent_nodes().find(|node| pretends(node.agent.as_deref())) else { continue };
         // Whoever works the run would work the node as well, were it not for the name.
@@ -280,14 +286,14 @@ fn require_agent<P: Borrow<Pipeline>>(
                     Some(step) => format!("`tree.steps.{step}.runner`, or `agent` of the node `{}`", node.id),
                     None => format!("`agent` of the node `{}`", node.id),
                 };
-                let message = format!(
-                    "`{}` would be worked by `{name}`, and task trees cannot use the simulation agent",
-                    node.id
-                );
+                let message =
+                    format!("`{}` would be worked by `{name}`, and {work} cannot use the simulation agent", node.id);
                 Failure::new(Code::NoAgent, message).hint(format!("name another agent in {whose}"))
             }
-            _ => Failure::new(Code::NoAgent, "no agent is configured, and task trees cannot use the simulation agent")
-                .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"),
+            _ => {
+                let message = format!("no agent is configured, and {work} cannot use the simulation agent");
+                Failure::new(Code::NoAgent, message).hint(format!("set `agent:` in pleach.yaml; or {how}"))
+            }
         });
     }
     Ok(())

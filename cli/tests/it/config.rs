@@ -85,7 +85,7 @@ fn settings_are_shown_with_their_place() {
     tree.base_branch                               dev                                               .arborist/config.json:1
     tree.report_dir                                (not set)                                         default
     tree.log_dir                                   (not set)                                         default
-    tree.commit_logs                               true                                              default
+    tree.commit_logs                               auto                                              default
     tree.isolation                                 none                                              default
     tree.jobs                                      4                                                 default
     tree.pipeline                                  (not set)                                         default

@@ -11,8 +11,8 @@ use crate::tree::{StartOptions, start_tasks};
 
 /// Work tasks until each has landed or cannot: those that are named, or all that are ready.
 ///
-/// Each is worked on its own branch in a worktree of its own, and lands on its target when it is complete. Run the same
-/// command again after an interruption. Other processes may work on other tasks and on trees at the same time.
+/// Each is worked on its own branch in a worktree of its own, and lands on its target when it is complete. Tasks that are
+/// created meanwhile follow, where none are named. Run the same command again after an interruption. Other processes may work on other tasks and on trees at the same time.
 #[derive(Debug, Args)]
 pub struct StartArgs {
     /// The tasks, or the beginnings of their ids.

@@ -1,6 +1,7 @@
 //! `task start`: tasks are worked as trees of their own, in order, and land.
 
 use super::{shown, start, state, task, world};
+use crate::sessions::Gate;
 use crate::trees::garden::APPROVES;
 
 #[test]
@@ -196,4 +197,42 @@ fn a_skipped_task_counts_as_landed() {
     garden.env.pleach(&["skip", &first]).expect(0);
     start(&garden, &[&second]).expect(0);
     assert_eq!([&first, &second].map(|id| state(&garden.env, id)), ["landed", "landed"]);
+}
+
+#[test]
+fn a_task_created_meanwhile_is_started_too() {
+    let garden = world();
+    let gate = Gate::new(&garden.env, "first");
+    let first = task(&garden.env, "first", &[]);
+    garden.agent(&format!("{}; echo 1 > $task.txt", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "task", "start"]);
+    let held = gate.reached(&mut run);
+    let second = task(&garden.env, "second", &[]);
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!(garden.completed(), [first, second]);
+}
+
+#[test]
+fn named_tasks_are_all_that_is_started() {
+    let garden = world();
+    let gate = Gate::new(&garden.env, "first");
+    let first = task(&garden.env, "first", &[]);
+    garden.agent(&format!("{}; echo 1 > $task.txt", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "task", "start", &first]);
+    let held = gate.reached(&mut run);
+    let second = task(&garden.env, "second", &[]);
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!((garden.completed(), state(&garden.env, &second)), (vec![first], "ready".to_owned()));
+}
+
+#[test]
+fn tasks_without_an_agent_are_refused_as_tasks() {
+    let garden = world();
+    task(&garden.env, "first", &[]);
+    garden.env.configure("");
+    let ran = garden.env.pleach(&["-y", "task", "start"]).expect(2);
+    ran.fails_with("no-agent").naming("tasks cannot use the simulation agent").naming("`pleach task new --agent`");
+    assert!(!ran.stderr.contains("task trees"), "{ran}");
 }

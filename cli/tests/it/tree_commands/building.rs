@@ -70,6 +70,54 @@ fn markdown_becomes_a_tree_by_fixed_rules() {
 }
 
 #[test]
+fn a_plain_checklist_gets_ids_and_keeps_them() {
+    let env = world();
+    let plain = "# Shop\n\n- [ ] Add a login form\n- [x] Add a page\n- [ ] Log out (depends on T001)\n";
+    env.write("repo/spec/tasks.md", plain);
+    let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(0);
+    insta::assert_snapshot!(ran.stdout, @r"
+    wrote spec/task-tree.json: 2 tasks
+    ids:     3 tasks had none and got T001 to T003; a new line may change them, --write-ids keeps them
+    look:    pleach status --tree spec/task-tree.json
+    work:    pleach gardener --tree spec/task-tree.json
+    ");
+    let made = tree(&env, "repo/spec/task-tree.json");
+    assert_eq!(made["execution_order"], json!(["T001", "T003"]));
+    assert_eq!(made["nodes"]["T003"]["depends_on"], json!(["T001"]));
+    assert_eq!(env.read("repo/spec/tasks.md"), plain, "nobody asked for that");
+    let ran = env.pleach(&["-y", "--json", "build", "--spec-dir", "spec", "--no-ai", "--write-ids"]).expect(0).json();
+    assert_eq!(ran["given_ids"][2], json!({"id": "T003", "file": "spec/tasks.md", "line": 5}));
+    let written =
+        "# Shop\n\n- [ ] T001 Add a login form\n- [x] T002 Add a page\n- [ ] T003 Log out (depends on T001)\n";
+    assert_eq!(env.read("repo/spec/tasks.md"), written);
+    assert_eq!(tree(&env, "repo/spec/task-tree.json"), made);
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai", "--write-ids"]).expect(0);
+    assert!(!ran.stdout.contains("ids:"), "{ran}");
+    env.pleach(&["-y", "build", "--spec-dir", "spec", "--write-ids"]).expect(2);
+}
+
+#[test]
+fn arrows_that_may_be_misread_are_warned_about() {
+    let env = world();
+    env.write("repo/spec/tasks.md", SPEC.replace("T001 → T003", "T003 -> T001"));
+    let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(0);
+    ran.warns("spec-unclear").naming("spec/tasks.md:15").naming("`T001 → T003` says the same");
+    assert_eq!(tree(&env, "repo/spec/task-tree.json")["nodes"]["T003"]["depends_on"], json!(["T001"]));
+}
+
+#[test]
+fn run_names_the_commands_for_specs_and_trees() {
+    let env = world();
+    env.write("repo/task-tree.json", PLAN);
+    let ran = env.pleach(&["run", "spec/tasks.md"]).expect(2);
+    ran.fails_with("pipeline-invalid")
+        .naming("`spec/tasks.md` is not a pipeline")
+        .naming("`pleach build --spec-dir spec`");
+    let ran = env.pleach(&["run", "task-tree.json"]).expect(2);
+    ran.fails_with("pipeline-invalid").naming("`pleach gardener --tree task-tree.json`");
+}
+
+#[test]
 fn errors_in_markdown_are_reported_with_locations() {
     let env = world();
     env.write("repo/spec/more.md", "## Phase 3: More\n\n- [ ] T001 Again\n\n## Dependencies\n\nT001 → T777\n");

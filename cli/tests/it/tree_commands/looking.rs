@@ -151,7 +151,8 @@ fn the_trees_of_a_branch_are_found_wherever_they_are() {
     env.git(&["switch", "--quiet", "--detach"]);
     let ran = env.pleach(&["status"]).expect(0);
     assert!(!ran.stdout.contains("specs/"), "a detached HEAD has no tasks, and its sessions are still shown: {ran}");
-    env.pleach(&["status", "--tree", "elsewhere.json"]).expect(2).fails_with("detached-head");
+    let ran = env.pleach(&["status", "--tree", "elsewhere.json"]).expect(2);
+    ran.fails_with("detached-head").naming("HEAD is detached, so there is no branch to land on");
     env.pleach(&["inspect", "T001"]).expect(2).fails_with("detached-head");
 }
 

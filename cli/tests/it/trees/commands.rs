@@ -127,6 +127,18 @@ fn two_branches_of_one_repository_run_in_parallel() {
 }
 
 #[test]
+fn no_task_at_once_is_refused() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for command in ["gardener", "garden"] {
+        let ran = garden.env.pleach(&["-y", command, "--jobs", "0"]).expect(2);
+        assert!(ran.stderr.contains("--jobs: at least one task is worked at once"), "{ran}");
+    }
+    garden.configure("tree: {jobs: 0}\n");
+    garden.gardener(&[]).expect(2);
+    assert_eq!(garden.steps("main").len(), 0);
+}
+
+#[test]
 fn without_an_agent_nothing_is_pretended() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for config in ["", "agent: simulation\n"] {

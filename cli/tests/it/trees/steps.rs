@@ -291,6 +291,27 @@ fn logs_that_are_not_committed_are_named_by_their_record() {
 }
 
 #[test]
+fn logs_are_committed_where_their_directory_is_tracked() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.configure("tree: {commit_logs: auto}\n");
+    let files = || garden.env.git(&["ls-tree", "-r", "--name-only", "main"]);
+    garden.garden(&[]).expect(0);
+    assert_eq!(files(), "README.md\nT001.txt\ntask-tree.json");
+    let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
+    assert_eq!(garden.newest("main", "T001 complete").trailer("Arborist-Report"), Some(record.as_str()));
+    let reports = garden.env.pleach(&["--json", "reports", "T001"]).expect(0).json();
+    assert_eq!(reports["reports"][0]["report"]["result"], "pass");
+    assert!(garden.env.pleach(&["logs", "T001"]).expect(0).stdout.contains(&record));
+    let exported = garden.env.pleach(&["export", "--format", "md", "-"]).expect(0).stdout;
+    assert!(exported.contains("Looks right."), "{exported}");
+    garden.commit("logs/.gitkeep", "");
+    garden.garden(&[]).expect(0);
+    let logs = files().lines().filter(|path| path.starts_with("logs/T002_")).count();
+    assert_eq!((logs, files().contains("reports/")), (2, false), "each for itself: {}", files());
+    assert!(garden.newest("main", "T002 review-approved").trailer("Arborist-Review-Log").unwrap().starts_with("logs/"));
+}
+
+#[test]
 fn ignored_logs_are_committed_all_the_same() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo noise > build.log; test -e mended"]);
     let garden = Garden::new(&tree);

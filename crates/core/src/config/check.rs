@@ -288,6 +288,9 @@ fn numbers(config: &Config, tree: &ConfigNode, reading: &mut ReadContext<'_>) {
         let hint = Some("Give a number from 1 up.".to_owned());
         reading.report(place(tree, &["tree", "max_retries"]), "a task needs at least one attempt", hint);
     }
+    if config.tree.jobs == 0 {
+        reading.fail(place(tree, &["tree", "jobs"]), "at least one task is worked at once");
+    }
     if config.tree.test_timeout == 0 {
         reading.fail(place(tree, &["tree", "test_timeout"]), "a test needs at least one second");
     }

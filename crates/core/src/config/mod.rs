@@ -38,7 +38,7 @@ pub use layer::{FileSettings, Layer, Resolved, Users, parse_project, resolve};
 pub use mirror_address::{InvalidMirrorAddress, MirrorAddress};
 pub use model::EXCLUDED_BY_DEFAULT;
 pub use model::{
-    AgentSettings, AgentStdin, Attribution, AttributionNotes, BudgetSettings, CommitGranularity, Config,
+    AgentSettings, AgentStdin, Attribution, AttributionNotes, BudgetSettings, CommitGranularity, CommitLogs, Config,
     ContextSettings, DEFAULT_BRANCH_PREFIX, DerivedFiles, EnvSettings, HideFrom, HistoryShape, Isolation,
     MergeSettings, Network, OnExceeded, ParserName, PushPolicy, RecordPush, RecordSettings, RepoSettings, RepoTool,
     SandboxMode, SandboxSettings, StepSettings, Structural, ToolSettings, TreeSettings, TurnMode, UntestedFiles,

@@ -280,8 +280,9 @@ section! {
         report_dir: Option<PathBuf> = None,
         /// The directory of logs of tasks.
         log_dir: Option<PathBuf> = None,
-        /// Whether logs are committed; otherwise they are in the session's record.
-        commit_logs: bool = true,
+        /// Whether logs and reports are committed: where the target tracks files in their directory, always, or never.
+        /// Otherwise they are in the session's record.
+        commit_logs: CommitLogs = CommitLogs::Auto,
         /// What gets its own branch: nothing, every phase, or every task.
         isolation: Isolation = Isolation::None,
         /// How many tasks are worked at once with `isolation: task`.
@@ -294,6 +295,18 @@ section! {
         delete_branches: bool = true,
         /// Agent and model of each step.
         steps: BTreeMap<String, StepSettings> = BTreeMap::new(),
+    }
+}
+
+choice! {
+    /// Whether a task's logs and reports are committed.
+    CommitLogs {
+        /// Where the target tracks files in their directory already.
+        Auto = "auto",
+        /// Always.
+        Always = "true",
+        /// Never: they are in the session's record.
+        Never = "false",
     }
 }
 

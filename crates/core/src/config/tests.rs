@@ -363,9 +363,10 @@ worktrees: {base: ~/wt}
        |              ^^^^^
     Did you mean `phase`?
 
-    /p/pleach.yaml:5:16: `tree.commit_logs` takes true or false, not text
+    /p/pleach.yaml:5:16: `tree.commit_logs` cannot be `yes`
      5 |   commit_logs: "yes"
        |                ^^^^^
+    It is one of: auto, true, false.
 
     /p/pleach.yaml:6:8: `tools` takes a list, not text
      6 | tools: make

@@ -140,7 +140,7 @@ impl Attempts {
             session: Some(session.id().clone()),
             finished: clock::now(),
         };
-        let place = job.commit_logs.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
+        let place = job.commit_reports.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
         if let Some(Err(found)) = &place {
             self.engine.warn(in_the_record(&format!("the report of {}", job.task.id), found));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::attempts::behind;
 use super::ended::TreeEnded;
 use super::refusal::{Refusal, RefusalCode};
-use super::run::TreeRun;
+use super::run::{TreeRun, target_tip};
 use super::testing::{self, without_tests};
 use super::{Error, delete_branches, keep, refusal_reasons, spending, start, steps};
 use crate::landing::commits::{self, RebuildError};
@@ -506,14 +506,16 @@ pub(super) fn note_landed(
     let is_on_target = landed.iter().any(|landed| landed.target.branch == run.plan.target);
     for LandedBranch { target, from, commit } in landed {
         // A landing on the target follows everything there. On the branch of a phase only dates tell the order, and
-        // other commits there may be someone else's, which takes a complete read.
-        if target.branch == run.plan.target && from == Some(run.seen) {
+        // other commits there may be someone else's, which takes a complete read; so does what the queue has landed
+        // meanwhile, once for all of it.
+        let is_target = target.branch == run.plan.target;
+        if is_target && from == Some(run.seen) {
             let was_done = run.progress.is_done(&task);
             take_in(run, commit)?;
             run.seen = commit;
             // Counted incrementally: counting all tasks would get slower with every task.
             run.done = run.done + usize::from(run.progress.is_done(&task)) - usize::from(was_done);
-        } else {
+        } else if !is_target || !is_read(run, commit)? {
             run.read_again()?;
         }
         run.schedule.update(&run.progress, &task);
@@ -531,6 +533,11 @@ pub(super) fn note_landed(
     let stays = tokio::task::block_in_place(|| session.leave_branch())?;
     session.take_warnings().into_iter().chain(stays).for_each(|warning| run.engine.warn(warning));
     if is_on_target { delete_branches::delete_landed_branches(run) } else { Ok(()) }
+}
+
+/// Whether the progress has a commit of the target already.
+fn is_read(run: &TreeRun, commit: CommitId) -> Result<bool, Error> {
+    Ok(target_tip(&run.repo, &run.plan.target)? == run.seen && run.repo.history().is_ancestor(commit, run.seen)?)
 }
 
 /// Adds the steps of a landing to the progress: reading everything again would get slower with every task.

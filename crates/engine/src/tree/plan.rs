@@ -69,8 +69,10 @@ pub struct TreePlan {
     pub logs: String,
     /// The directory of reports, likewise.
     pub reports: String,
-    /// Whether logs and reports are committed.
+    /// Whether logs are committed; otherwise they are only in the record.
     pub commit_logs: bool,
+    /// Whether reports are committed, likewise.
+    pub commit_reports: bool,
     /// The default pipeline of tasks.
     pub pipeline: TaskPipeline,
     /// The pipelines that tasks name, by that name.

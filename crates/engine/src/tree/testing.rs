@@ -1,6 +1,6 @@
 //! The tests of a task, of the tasks of a phase together, and of the merge of a phase without its own tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use git::TreeId;
 use pleach_core::event::PipelineStarted;
 use pleach_core::ids::{BranchName, TaskId};
 use pleach_core::plan::OF_TASKS;
-use pleach_core::plan::pipeline::HandlerKind;
+use pleach_core::plan::pipeline::{HandlerKind, Pipeline};
 use pleach_core::plan::tree::{TaskNode, TestCommand, TestKind};
 use pleach_core::progress::{StepPlace, TaskStatus};
 use pleach_core::queue::with_task_values;
@@ -102,11 +102,30 @@ pub(super) fn landing_tests(run: &TreeRun, job: &TaskJob) -> Option<Vec<TestComm
     tests_of_part(run, &job.task, job).map(|tests| apart(&job.task, &tests))
 }
 
+/// The tests of all tasks of the tree where they land: those of the pipeline, or else their own. A pipeline that
+/// several tasks name is read once: its commands are the same for all of them.
+pub(super) fn all_landing_tests(run: &TreeRun) -> impl Iterator<Item = TestCommand> {
+    let mut read: BTreeMap<Option<&str>, Option<Pipeline>> = BTreeMap::new();
+    run.plan.tree.nodes().filter(|node| node.is_leaf()).flat_map(move |leaf| {
+        let job = job(run, &leaf.id);
+        let pipeline = read.entry(leaf.pipeline.as_deref()).or_insert_with(|| pipeline_of(run, leaf, &job));
+        let tests = tests_in(pipeline.as_ref(), &job).unwrap_or_else(|| job.tests.clone());
+        apart(&job.task, &tests)
+    })
+}
+
 /// The tests of a task; `None` if only an agent can test it.
 fn tests_of_part(run: &TreeRun, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
-    let Ok(pipeline) = pipelines::load(&pipelines::pipeline_of(run, leaf), &job.inputs(), &leaf.id) else {
-        return Some(Vec::new());
-    };
+    tests_in(pipeline_of(run, leaf, job).as_ref(), job)
+}
+
+fn pipeline_of(run: &TreeRun, leaf: &TaskNode, job: &TaskJob) -> Option<Pipeline> {
+    pipelines::load(&pipelines::pipeline_of(run, leaf), &job.inputs(), &leaf.id).ok()
+}
+
+/// The tests of a task with this pipeline. One that cannot be read has none.
+fn tests_in(pipeline: Option<&Pipeline>, job: &TaskJob) -> Option<Vec<TestCommand>> {
+    let Some(pipeline) = pipeline else { return Some(Vec::new()) };
     let step = pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
     match step {
         Some(node) if node.handler == HandlerKind::Codergen => None,
@@ -164,6 +183,7 @@ pub(super) fn job(run: &TreeRun, task: &TaskId) -> Arc<TaskJob> {
         logs: run.plan.logs.clone(),
         reports: run.plan.reports.clone(),
         commit_logs: run.plan.commit_logs,
+        commit_reports: run.plan.commit_reports,
         attempts: run.plan.limits.max_retries,
         not_before: run.progress.not_before(),
         begun: run.progress.task(&task.id).begun_there(),

@@ -99,6 +99,7 @@ fn plan(world: &World) -> TreePlan {
         logs: "logs".into(),
         reports: "reports".into(),
         commit_logs: false,
+        commit_reports: false,
         pipeline: TaskPipeline { dot: PIPELINE.into(), path: "g.dot".into(), files: BTreeMap::new() },
         pipelines: BTreeMap::new(),
         config: Value::Null,

@@ -39,6 +39,14 @@ pub(super) fn read(place: SpecLocation, line: &str) -> Result<Vec<Dependency>, S
     Ok(links)
 }
 
+/// A line that has `->`, and what says the same with `→`; none for any other line.
+pub(super) fn ascii_arrow(line: &str) -> Option<(String, String)> {
+    let text = content(line);
+    let mut sides: Vec<&str> = text.split("->").map(str::trim).collect();
+    sides.reverse();
+    (sides.len() > 1).then(|| (text.to_owned(), sides.join(" → ")))
+}
+
 /// A line without its bullet, marks and comment; nothing of it when it only orders the others for the eye.
 fn content(line: &str) -> &str {
     let line = line.trim();
@@ -55,8 +63,8 @@ fn content(line: &str) -> &str {
     if caption { "" } else { line }
 }
 
-/// The ids on one side of an arrow.
-fn side(text: &str) -> Result<Vec<String>, String> {
+/// The ids on one side of an arrow, or in a title.
+pub(super) fn side(text: &str) -> Result<Vec<String>, String> {
     let names = text.split(',').map(|name| name.trim().trim_matches(['*', '`']).trim());
     let ids = names.map(|name| match lines::phase(name) {
         Some((number, "")) => Ok(format!("phase{number}")),

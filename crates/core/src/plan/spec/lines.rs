@@ -149,6 +149,8 @@ pub(super) struct TaskLine<'t> {
     pub done: bool,
     pub id: Option<TaskId>,
     pub title: &'t str,
+    /// Where its text begins in the line, id and mark included.
+    pub text_at: usize,
 }
 
 /// The task a line is: an item of a list, with numbers or without, that starts with a box. An id has a digit in it, so
@@ -166,9 +168,11 @@ pub(super) fn task(line: &str) -> Option<TaskLine<'_>> {
     let (word, title) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let word = word.trim_matches(['*', '`']).trim_end_matches(':').trim_matches(['*', '`']);
     let id = TaskId::new(word).ok().filter(|_| word.contains(|c: char| c.is_ascii_digit()));
-    let title = title.trim_start();
+    let title = if id.is_some() { title.trim_start() } else { text };
     let title = title.strip_prefix("[P]").unwrap_or(title).trim_start();
-    Some(TaskLine { done: !found[1].trim().is_empty(), id, title })
+    // The text is what the line ends with, but for blanks.
+    let text_at = line.trim_end().len() - text.len();
+    Some(TaskLine { done: !found[1].trim().is_empty(), id, title, text_at })
 }
 
 /// How far a line is indented; a tab goes to the next multiple of four.

@@ -6,6 +6,8 @@
 //! | `### Title` … `###### Title` | a group `group1`, `group2`, … in the phase or group above it |
 //! | `- [ ] T001 Title` | a task; a `[P]` after the id means nothing here; what is indented below describes it |
 //! | `1. [ ] T001 Title`, `1) [ ] T001 Title` | the same |
+//! | `- [ ] Title` | a task as well, with an id that is given: `T001`, `T002`, … in order, but for those that are taken |
+//! | `- [ ] T002 Title (depends on T001)` | a task that waits for another |
 //! | `- [x] T001 Title` | nothing: it is finished |
 //! | below `## Dependencies`: `A → B, C` | B and C wait for A |
 //! | below `## Dependencies`: `A -> B, C` | A waits for B and C |
@@ -19,12 +21,17 @@ mod location;
 mod outline;
 #[cfg(test)]
 mod tests;
+mod title_dependency;
+
+use std::collections::BTreeMap;
 
 use super::tree::{Draft, DraftError, DraftNode, ListItem, ParentField, TaskTree, check};
 use dependencies::DependencyMap;
 pub(in crate::plan) use lines::fence;
 use location::SpecLocation;
 use outline::Outline;
+
+use crate::ids::TaskId;
 
 /// An error in a spec and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +47,7 @@ pub struct SpecError {
 
 /// Reads a tree from files, given by name and text. They are read in the order of their names, as one.
 pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
-    let mut files: Vec<&(String, String)> = files.iter().collect();
-    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let files = by_name(files);
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     let outline = Outline::read(&files);
     let (waits, unresolved) = dependencies::resolve(&outline);
@@ -69,16 +75,57 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
     }
 }
 
-/// What may not be read as it was meant, given as to [`read`]: headings that look like a phase or the dependencies.
-pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
+fn by_name(files: &[(String, String)]) -> Vec<&(String, String)> {
     let mut files: Vec<&(String, String)> = files.iter().collect();
     files.sort_by(|a, b| a.0.cmp(&b.0));
+    files
+}
+
+/// What may not be read as it was meant, given as to [`read`]: headings that look like a phase or the dependencies, arrows
+/// that may point the other way, boxes that are no tasks, and titles that speak of dependencies.
+pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
+    let files = by_name(files);
     let spec_error = |(place, message): (SpecLocation, String)| SpecError {
         file: files.get(place.file).map_or("spec", |(name, _)| name).to_owned(),
         line: place.line,
         message,
     };
-    Outline::read(&files).warnings.into_iter().map(spec_error).collect()
+    let mut warnings = Outline::read(&files).warnings;
+    warnings.sort_by_key(|(place, _)| *place);
+    warnings.into_iter().map(spec_error).collect()
+}
+
+/// The id of a task that is written without one.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct GivenId {
+    /// The id.
+    pub id: TaskId,
+    /// The name of the file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+}
+
+/// The ids of tasks that are written without one, given as to [`read`]. Finished tasks have one as well, so that the others
+/// keep theirs when one is ticked off.
+pub fn given_ids(files: &[(String, String)]) -> Vec<GivenId> {
+    let files = by_name(files);
+    let given = Outline::read(&files).given.into_iter();
+    given.map(|(place, id)| GivenId { id, file: files[place.file].0.clone(), line: place.line }).collect()
+}
+
+/// The text of a file with its ids written into it, and nothing else changed.
+pub fn with_ids(name: &str, text: &str, given: &[GivenId]) -> String {
+    let given: BTreeMap<u64, &TaskId> =
+        given.iter().filter(|given| given.file == name).map(|given| (given.line, &given.id)).collect();
+    let written = |(number, line): (u64, &str)| {
+        let at = given.get(&number).zip(lines::task(line.trim_start_matches('\u{feff}')));
+        let Some((id, task)) = at else { return line.to_owned() };
+        let (before, title) = line.split_at(task.text_at + line.len() - line.trim_start_matches('\u{feff}').len());
+        let blank = if before.ends_with(']') { " " } else { "" };
+        format!("{before}{blank}{id} {title}")
+    };
+    (1..).zip(text.split_inclusive('\n')).map(written).collect()
 }
 
 const NO_TASK: &str = "the spec has no open tasks; write them as `- [ ] T001 Title`";

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::dependency_line::{self, Dependency};
 use super::lines::{self, LineKind, SpecLines, TaskLine};
 use super::location::SpecLocation;
+use super::title_dependency::TitleDependency;
+use crate::ids::TaskId;
 
 /// A phase, a group or an open task.
 pub(super) struct OutlineNode {
@@ -31,10 +33,18 @@ pub(super) struct Outline {
     /// What looks like a dependency and is none, because a heading has ended those; with what to do about it.
     pub cut_off: Vec<(Vec<Dependency>, String)>,
     pub errors: Vec<(SpecLocation, String)>,
-    /// Headings that look like something they are not read as.
+    /// What may not be read as it was meant.
     pub warnings: Vec<(SpecLocation, String)>,
+    /// The ids of tasks that are written without one, finished ones included, in order.
+    pub given: Vec<(SpecLocation, TaskId)>,
     files: Vec<String>,
     groups: usize,
+    /// The ids that tasks are written with.
+    written: BTreeMap<TaskId, SpecLocation>,
+    /// The number of the last id that was given.
+    number: u32,
+    /// Titles that speak of what their task depends on.
+    in_titles: Vec<TitleDependency>,
 }
 
 /// Where in a file the reader is.
@@ -49,6 +59,10 @@ struct OutlineCursor {
     /// The tasks whose descriptions may continue, each below the one before it: their nodes, and how far their lines
     /// are indented. What belongs to one without a node, a finished one, is skipped.
     tasks: Vec<(Option<usize>, usize)>,
+    /// The first line with `→`.
+    arrow: Option<SpecLocation>,
+    /// The first line with `->`, and what says the same with `→`.
+    ascii_arrow: Option<(SpecLocation, String, String)>,
 }
 
 impl OutlineCursor {
@@ -69,9 +83,46 @@ impl Outline {
     pub fn read(files: &[&(String, String)]) -> Self {
         let mut outline = Self { files: files.iter().map(|(name, _)| name.clone()).collect(), ..Self::default() };
         for (file, (_, text)) in files.iter().enumerate() {
+            outline.find_ids(file, text);
+        }
+        for (file, (_, text)) in files.iter().enumerate() {
             outline.file(file, text);
         }
+        outline.read_titles();
         outline
+    }
+
+    /// Notes the ids that tasks are written with: those that are given are others.
+    fn find_ids(&mut self, file: usize, text: &str) {
+        for line in SpecLines::new(text).filter(|line| line.kind == LineKind::Text) {
+            let place = SpecLocation { file, line: line.number };
+            let id = lines::task(line.text).and_then(|task| task.id);
+            id.into_iter().for_each(|id| {
+                self.written.entry(id).or_insert(place);
+            });
+        }
+    }
+
+    /// The id of a task that is written without one: the next that no task has.
+    fn give_id(&mut self, place: SpecLocation) -> TaskId {
+        loop {
+            self.number += 1;
+            let id = TaskId::new(format!("T{:03}", self.number)).expect("letters and digits are an id");
+            if !self.written.contains_key(&id) {
+                self.given.push((place, id.clone()));
+                return id;
+            }
+        }
+    }
+
+    /// Reads what titles say their tasks depend on, now that all ids are known.
+    fn read_titles(&mut self) {
+        for said in std::mem::take(&mut self.in_titles) {
+            match said.read(&self.ids, &self.links) {
+                Ok(links) => self.links.extend(links),
+                Err(warning) => self.warnings.extend(warning.map(|warning| (said.place, warning))),
+            }
+        }
     }
 
     /// Which nodes are open tasks or hold any.
@@ -93,7 +144,7 @@ impl Outline {
             let place = SpecLocation { file, line: line.number };
             match line.kind {
                 LineKind::Comment => {}
-                LineKind::Code if position.in_dependencies => self.dependency(place, line.text),
+                LineKind::Code if position.in_dependencies => self.dependency(place, &mut position, line.text),
                 LineKind::Opens => {
                     // Beside all tasks it ends none.
                     let indent = lines::indent(line.text);
@@ -110,7 +161,7 @@ impl Outline {
                     if let Some((level, title)) = lines::heading(line.text) {
                         self.heading(place, &mut position, level, title);
                     } else if position.in_dependencies {
-                        self.dependency(place, line.text);
+                        self.dependency(place, &mut position, line.text);
                     } else {
                         self.text(place, &mut position, line.text);
                     }
@@ -120,6 +171,7 @@ impl Outline {
         if let Some((line, message)) = lines.never_closed() {
             self.errors.push((SpecLocation { file, line }, message));
         }
+        self.warn_of_arrows(position);
     }
 
     fn heading(&mut self, place: SpecLocation, position: &mut OutlineCursor, level: usize, title: &str) {
@@ -163,6 +215,19 @@ impl Outline {
         self.warnings.push((place, format!("`{heading}` is not read as {what}; write `{form}` to make it one")));
     }
 
+    /// Warns of a file in which an arrow may be read the wrong way round.
+    fn warn_of_arrows(&mut self, position: OutlineCursor) {
+        let Some((place, text, turned)) = position.ascii_arrow else { return };
+        let message = match position.arrow {
+            Some(SpecLocation { line, .. }) => format!(
+                "`{text}` lets its left side depend on its right side, and `→` in line {line} means the opposite; write \
+                 `{turned}`"
+            ),
+            None => format!("`{text}` lets its left side depend on its right side; `{turned}` says the same"),
+        };
+        self.warnings.push((place, message));
+    }
+
     /// A line that is a task, belongs to one above, or is prose.
     fn text(&mut self, place: SpecLocation, position: &mut OutlineCursor, line: &str) {
         if line.trim().is_empty() {
@@ -177,29 +242,53 @@ impl Outline {
         let indent = lines::indent(line);
         let beside = position.leave(indent);
         let described = position.tasks.last().is_some_and(|(node, _)| node.is_some());
+        // A box below a task is a note about it.
+        let is_task = beside || !described;
         match lines::task(line) {
             Some(TaskLine { id: Some(id), done: true, .. }) => {
                 self.claim(place, id.as_str(), None);
                 position.tasks.push((None, indent));
             }
-            Some(TaskLine { id: Some(id), title, .. }) => {
-                let node = self.add(place, id.into(), title, position.node(), true);
-                position.tasks.push((node, indent));
+            Some(TaskLine { id: Some(id), title, .. }) => self.task(place, position, indent, id, title),
+            Some(TaskLine { id: None, done, title, .. }) if is_task && self.gives_ids(position) => {
+                let id = self.give_id(place);
+                if done {
+                    self.claim(place, id.as_str(), None);
+                    position.tasks.push((None, indent));
+                } else {
+                    self.task(place, position, indent, id, title);
+                }
             }
-            // Outside of all phases and groups it is somebody's checklist.
-            Some(TaskLine { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
-                let rule = "letters, digits, `.`, `_` and `-`, one digit at least";
-                let message = format!(
-                    "a task needs an id ({rule}), as in `- [ ] T001 Title`; remove the checkbox if it is not \
-                         a task"
-                );
-                self.errors.push((place, message));
-            }
-            _ => {
+            other => {
+                if let Some(TaskLine { id: None, done: false, title, .. }) = other.filter(|_| is_task) {
+                    self.warn_of_checklist(place, title);
+                }
                 self.describe(position, line);
                 self.suspect(place, position, line);
             }
         }
+    }
+
+    /// Whether a box without an id is a task. Outside of all phases and groups, where others have ids, it is somebody's
+    /// checklist.
+    fn gives_ids(&self, position: &OutlineCursor) -> bool {
+        position.node().is_some() || self.written.is_empty()
+    }
+
+    fn task(&mut self, place: SpecLocation, position: &mut OutlineCursor, indent: usize, id: TaskId, title: &str) {
+        self.in_titles.extend(TitleDependency::find(place, &id, title));
+        let node = self.add(place, id.into(), title, position.node(), true);
+        position.tasks.push((node, indent));
+    }
+
+    fn warn_of_checklist(&mut self, place: SpecLocation, title: &str) {
+        let Some((id, first)) = self.written.first_key_value() else { return };
+        let (file, line) = (&self.files[first.file], first.line);
+        let message = format!(
+            "`{title}` is not read as a task: it has no id and is in no phase, and others have one (`{id}` at \
+             {file}:{line}); write an id before it to make it one"
+        );
+        self.warnings.push((place, message));
     }
 
     /// Notes a line that would be a dependency if no heading had ended those. What describes a task is none.
@@ -228,9 +317,20 @@ impl Outline {
         }
     }
 
-    fn dependency(&mut self, place: SpecLocation, line: &str) {
+    fn dependency(&mut self, place: SpecLocation, position: &mut OutlineCursor, line: &str) {
         match dependency_line::read(place, line) {
-            Ok(links) => self.links.extend(links),
+            Ok(links) => {
+                match dependency_line::ascii_arrow(line) {
+                    Some((text, turned)) => {
+                        position.ascii_arrow.get_or_insert((place, text, turned));
+                    }
+                    None if !links.is_empty() => {
+                        position.arrow.get_or_insert(place);
+                    }
+                    None => {}
+                }
+                self.links.extend(links);
+            }
             Err(message) => self.errors.push((place, message)),
         }
     }

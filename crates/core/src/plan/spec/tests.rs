@@ -16,9 +16,17 @@ fn errors(given: &[(&str, &str)]) -> String {
     errors.iter().map(SpecError::to_string).collect::<Vec<_>>().join("\n")
 }
 
+fn warnings(text: &str) -> String {
+    let found = super::warnings(&files(&[("tasks.md", text)]));
+    found.iter().map(SpecError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn ids(ids: &[TaskId]) -> String {
+    ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(",")
+}
+
 /// Each node in a line: id, parent, what it depends on, name.
 fn shown(tree: &TaskTree) -> String {
-    let ids = |ids: &[TaskId]| ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(",");
     let line = |node: &crate::plan::tree::TaskNode| {
         let parent = node.parent.as_ref().map_or("-", TaskId::as_str);
         format!("{} {parent} [{}] {}", node.id, ids(&node.depends_on), node.name)
@@ -134,11 +142,7 @@ fn numbered_boxes_and_ids_right_behind_a_box_are_tasks() {
     let read = tree(text);
     assert_eq!(shown(&read), "phase1 - [] One\nT1 phase1 [] a\nT2 phase1 [] b\nT4 phase1 [] d\nT5 phase1 [] e");
     assert_eq!(read.nodes().nth(1).unwrap().description, "of T1");
-    insta::assert_snapshot!(errors(&[("t.md", "## Phase 1: One\n3. [ ] Title\n- [ ]Title\n1. [ ] T1 a\n- [ ] T1 b\n")]), @r"
-    t.md:2: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
-    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
-    t.md:5: `T1` is already defined at t.md:4; give one of them another id
-    ");
+    insta::assert_snapshot!(errors(&[("t.md", "## Phase 1: One\n3. [ ] Title\n- [ ]Title\n1. [ ] T1 a\n- [ ] T1 b\n")]), @"t.md:5: `T1` is already defined at t.md:4; give one of them another id");
 }
 
 #[test]
@@ -161,8 +165,64 @@ fn text_after_a_nested_task_belongs_to_its_parent() {
     );
     assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n    ```\n    of T2\n   ```\n"), "T1=|T2= ```\n of T2\n```");
     // One that is beside tasks is no note of the task above them.
-    let beside = "## Phase 1: One\n- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n";
-    assert_eq!(errors(&[("t.md", beside)]).matches("a task needs an id").count(), 2);
+    assert_eq!(
+        described("- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n"),
+        "T1=|T2=|T001=|T002="
+    );
+}
+
+#[test]
+fn tasks_without_an_id_are_given_one_in_order() {
+    let plain = "# Shop\r\n- [ ] Add a login form\r\n  - [ ] with a box\r\n- [x] Add a page\r\n* [ ]Log out (depends on T001)\r\n\
+                 ## Later\n1. [ ] [P] Pay";
+    let read = tree(plain);
+    assert_eq!(shown(&read), "T001 - [] Add a login form\nT003 - [T001] Log out (depends on T001)\nT004 - [] Pay");
+    let given = given_ids(&files(&[("tasks.md", plain)]));
+    let lines: Vec<String> = given.iter().map(|given| format!("{}:{}", given.line, given.id)).collect();
+    assert_eq!(lines, ["2:T001", "4:T002", "5:T003", "7:T004"], "what is ticked off renames nothing");
+    let written = with_ids("tasks.md", plain, &given);
+    assert_eq!(
+        written,
+        "# Shop\r\n- [ ] T001 Add a login form\r\n  - [ ] with a box\r\n- [x] T002 Add a page\r\n\
+         * [ ] T003 Log out (depends on T001)\r\n## Later\n1. [ ] T004 [P] Pay"
+    );
+    assert_eq!(tree(&written), read);
+    assert_eq!(given_ids(&files(&[("tasks.md", &written)])), []);
+    // Others have theirs already.
+    let mixed = tree("## Phase 1: One\n- [ ] T002 b\n- [ ] a\n### G\n- [ ] T/3 c\n");
+    assert_eq!(
+        shown(&mixed),
+        "phase1 - [] One\nT002 phase1 [] b\nT001 phase1 [] a\ngroup1 phase1 [] G\nT003 group1 [] T/3 c"
+    );
+}
+
+#[test]
+fn titles_may_say_what_their_tasks_depend_on() {
+    let text = "## Phase 1: One\n- [ ] T1 a\n- [ ] T2 b (depends on T1)\n## Phase 2: Two\n\
+                - [ ] T3 c [Depends on: phase 1, T1 and T2]\n- [ ] T4 d (depends on T9) for you\n- [ ] T5 e needs T1, after T2\n\
+                - [ ] T6 look after the rest\n- [ ] T7 f (depends on the API)\n- [ ] T8 after T1\n## Dependencies\nT1 → T8\n";
+    let on = |id: &str| ids(&tree(text).node(&TaskId::new(id).unwrap()).unwrap().depends_on);
+    assert_eq!(["T2", "T3", "T4", "T5", "T8"].map(on), ["T1", "phase1,T1,T2", "", "", "T1"]);
+    insta::assert_snapshot!(warnings(text), @r"
+    tasks.md:6: `(depends on T9)` is not read as a dependency: the spec has no task, phase or group `T9`; write ids, as in `(depends on T001)`
+    tasks.md:7: `needs T1` is not read as a dependency; write `T1 → T5` below `## Dependencies` to make it one
+    tasks.md:9: `(depends on the API)` is not read as a dependency: the spec has no task, phase or group `the API`; write ids, as in `(depends on T001)`
+    ");
+    assert_eq!(errors(&[("t.md", "- [ ] T1 a (depends on T1)\n")]), "t.md:1: `T1`: it cannot depend on itself");
+}
+
+#[test]
+fn arrows_that_may_be_misread_are_reported() {
+    insta::assert_snapshot!(warnings(&format!("{THREE}A1 -> B1, C1 # both\nB1 -> C1\n")), @"tasks.md:7: `A1 -> B1, C1` lets its left side depend on its right side; `B1, C1 → A1` says the same");
+    insta::assert_snapshot!(warnings(&format!("{THREE}A1 → B1\nC1 -> A1\n")), @"tasks.md:8: `C1 -> A1` lets its left side depend on its right side, and `→` in line 7 means the opposite; write `A1 → C1`");
+    assert_eq!(warnings(&format!("{THREE}A1 → B1 # -> C1\n")), "");
+}
+
+#[test]
+fn a_checklist_beside_tasks_with_ids_is_reported() {
+    let text = "- [ ] a checklist, not ours\n- [x] done\n## Phase 1: One\n- [ ] T1 a\n";
+    assert_eq!(shown(&tree(text)), "phase1 - [] One\nT1 phase1 [] a");
+    insta::assert_snapshot!(warnings(text), @"tasks.md:1: `a checklist, not ours` is not read as a task: it has no id and is in no phase, and others have one (`T1` at tasks.md:4); write an id before it to make it one");
 }
 
 #[test]
@@ -227,13 +287,11 @@ fn a_dependency_below_a_possible_comment_is_reported() {
 }
 
 #[test]
-fn tasks_without_id_or_title_are_reported() {
+fn tasks_without_title_are_reported() {
     let text = "- [ ] a checklist, not ours\n## Phase 1: One\n- [ ] Create the schema\n- [ ] T1\n- [ ] T2 [P]\n- [ ] T/3 c\n- [x] old\n### \n- [ ] T4 d\n";
     insta::assert_snapshot!(errors(&[("t.md", text)]), @r"
-    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
     t.md:4: `T1` has no title; describe it in a few words
     t.md:5: `T2` has no title; describe it in a few words
-    t.md:6: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; remove the checkbox if it is not a task
     t.md:8: `group1` has no title; describe it in a few words
     ");
 }

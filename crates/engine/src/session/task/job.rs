@@ -27,8 +27,10 @@ pub struct TaskJob {
     pub logs: String,
     /// The directory of reports, likewise.
     pub reports: String,
-    /// Whether logs and reports are committed; otherwise they are only in the record.
+    /// Whether logs are committed; otherwise they are only in the record.
     pub commit_logs: bool,
+    /// Whether reports are committed, likewise.
+    pub commit_reports: bool,
     /// The current number of attempts in a budget. It may have changed since the session started.
     pub attempts: u32,
     /// The earliest date for its steps.
