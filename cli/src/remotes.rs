@@ -8,8 +8,8 @@ use engine::env::{PushSettings, RepoPush};
 use engine::session::SessionRepo;
 use engine::trust::for_workspace;
 use git::Head;
-use git::remote::{self, CloneRequest, RemoteUrl};
-use git::workspace::{StartPoint, start_point, upstream};
+use git::remote::{self, CloneRequest, RemoteError, RemoteUrl};
+use git::workspace::{StartPoint, is_unrelated, start_point, upstream};
 use os::process::Cancel;
 use pleach_core::config::{Config, PushPolicy, RecordPush, RepoSettings};
 use pleach_core::event::{Event, FetchedStart, RepoCloned, RepoFetched};
@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::place::{Place, Places};
+use crate::runtime::until_signal;
 use crate::settings::Settings;
 use crate::trust::{TerminalTruster, is_approved};
 use crate::workspace_repos::{asked_for, is_missing, record_repo, remote_of, url};
@@ -122,10 +123,20 @@ fn clone(globals: &Globals, settings: &Settings, name: &RepoName, request: Clone
     if globals.verbosity >= 0 && !globals.json {
         say!("cloning `{name}` from {remote} to {path}");
     }
-    remote::clone(&request, &settings.own_environment, &Cancel::never()).map_err(|error| {
-        Failure::new(Code::CloneFailed, format!("cannot clone `{name}` from {remote}: {error}"))
-            .hint(format!("check `workspace.repos.{name}.remote`, the network and your credentials"))
-    })
+    let hint = format!("check `workspace.repos.{name}.remote`, the network and your credentials");
+    until_signal(|cancel| remote::clone(&request, &settings.own_environment, cancel))?
+        .map_err(|error| not_cloned(&error, format!("cannot clone `{name}` from {remote}: {error}"), &hint))
+}
+
+/// A clone that failed for this reason, or was stopped.
+pub fn not_cloned(error: &RemoteError, failed: String, hint: &str) -> Failure {
+    match error {
+        RemoteError::Stopped { remote } => {
+            Failure::new(Code::CloneStopped, format!("the clone of {remote} was stopped; nothing of it is left"))
+                .hint("run the same command again")
+        }
+        _ => Failure::new(Code::CloneFailed, failed).hint(hint),
+    }
 }
 
 /// Where a session starts in a repository.
@@ -194,12 +205,25 @@ fn fetched_start<'a>(
         return Ok(here);
     }
     let start = start_point(repo, name, &here.at).map_err(|error| of_git(&error))?;
+    if matches!(start.why, FetchedStart::Diverged | FetchedStart::NoUpstream)
+        && is_unrelated(repo, name, &here.at).map_err(|error| of_git(&error))?
+    {
+        return Err(unrelated(place, &remote));
+    }
     if globals.verbosity >= 0 && !globals.json {
         say!("{}", explained(name, &remote, &start));
     }
     let event = RepoFetched { repo: repo_name, remote: shown, commit: start.commit, start: start.why, extra };
     let at = Head { commit: start.commit, ..here.at };
     Ok(SessionStart { place, at, arrival: Some(event.into()) })
+}
+
+/// Nothing of it may be pushed there.
+fn unrelated(Place { repo, name, .. }: &Place, remote: &RemoteUrl) -> Failure {
+    let dir = repo.workdir().unwrap_or(repo.git_dir()).display();
+    let message = format!("the repository at `{dir}` has no commit in common with {remote}, the remote of `{name}`");
+    let hint = format!("correct `workspace.repos.{name}.path` or `workspace.repos.{name}.remote`");
+    Failure::new(Code::UnrelatedRepository, message).hint(hint)
 }
 
 /// Where a session starts and why, in a line.
