@@ -97,7 +97,8 @@ fn recorded_depth(
     cancel: &Cancel,
 ) -> Option<RecordedDepth> {
     RECORDS_LOOKED_AT.into_iter().find_map(|depth| {
-        let repo = remote::bring_records_apart(path, remote, id, records, depth, &local.own_environment, cancel).ok()?;
+        let repo =
+            remote::bring_records_apart(path, remote, id, records, depth, &local.own_environment, cancel).ok()?;
         let started = History::newest(&repo, id).ok()?.started;
         let name = started.record_repo();
         let clone = started.config.pointer(&format!("/workspace/repos/{name}/clone_depth")).and_then(Value::as_u64);

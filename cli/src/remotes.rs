@@ -8,7 +8,7 @@ use engine::env::{PushSettings, RepoPush};
 use engine::session::SessionRepo;
 use engine::trust::for_workspace;
 use git::Head;
-use git::remote::{self, CloneRequest, RemoteError, RemoteUrl};
+use git::remote::{self, CloneRequest, RemoteError, RemoteUrl, fetched_branches};
 use git::workspace::{StartPoint, is_unrelated, start_point, upstream};
 use os::process::Cancel;
 use pleach_core::config::{Config, PushPolicy, RecordPush, RepoSettings};
@@ -205,10 +205,8 @@ fn fetched_start<'a>(
         return Ok(here);
     }
     let start = start_point(repo, name, &here.at).map_err(|error| of_git(&error))?;
-    if matches!(start.why, FetchedStart::Diverged | FetchedStart::NoUpstream)
-        && is_unrelated(repo, name, &here.at).map_err(|error| of_git(&error))?
-    {
-        return Err(unrelated(place, &remote));
+    if matches!(start.why, FetchedStart::Diverged | FetchedStart::NoUpstream) {
+        refuse_unrelated(place, &remote, &here.at)?;
     }
     if globals.verbosity >= 0 && !globals.json {
         say!("{}", explained(name, &remote, &start));
@@ -218,12 +216,30 @@ fn fetched_start<'a>(
     Ok(SessionStart { place, at, arrival: Some(event.into()) })
 }
 
-/// Nothing of it may be pushed there.
-fn unrelated(Place { repo, name, .. }: &Place, remote: &RemoteUrl) -> Failure {
+/// Refuses a repository that has nothing to do with the remote it would be pushed to, which is asked for its branches the
+/// first time.
+pub fn require_related(settings: &Settings, place: &Place) -> Result<(), Failure> {
+    let (config, Place { repo, name, .. }) = (&settings.resolved.config, place);
+    let is_pushed = config.workspace.repos.get(name).is_some_and(|repo| repo.push_policy() != PushPolicy::Never);
+    let Some(remote) = remote_of(config, name)?.filter(|_| is_pushed) else { return Ok(()) };
+    let at = repo.head().map_err(|error| of_git(&error))?;
+    let known = fetched_branches(repo, name, &remote.to_string()).map_err(|error| of_git(&error))?;
+    if known.is_empty() {
+        // A remote that does not answer takes no push either.
+        let _ = remote::fetch(repo, name, &remote, at.branch.as_ref().map(BranchName::as_str), &Cancel::never());
+    }
+    refuse_unrelated(place, &remote, &at)
+}
+
+/// Nothing of an unrelated repository may be pushed.
+fn refuse_unrelated(Place { repo, name, .. }: &Place, remote: &RemoteUrl, at: &Head) -> Result<(), Failure> {
+    if !is_unrelated(repo, name, remote, at).map_err(|error| of_git(&error))? {
+        return Ok(());
+    }
     let dir = repo.workdir().unwrap_or(repo.git_dir()).display();
     let message = format!("the repository at `{dir}` has no commit in common with {remote}, the remote of `{name}`");
     let hint = format!("correct `workspace.repos.{name}.path` or `workspace.repos.{name}.remote`");
-    Failure::new(Code::UnrelatedRepository, message).hint(hint)
+    Err(Failure::new(Code::UnrelatedRepository, message).hint(hint))
 }
 
 /// Where a session starts and why, in a line.

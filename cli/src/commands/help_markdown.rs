@@ -55,6 +55,6 @@ fn write_children(page: &mut String, parent: &Command, path: &str, gates: &Comma
 
 fn write_section(page: &mut String, command: &Command, path: &str) {
     let help = command.clone().render_long_help().to_string();
-    let lines: Vec<&str> = help.trim().lines().map(str::trim_end).collect();
+    let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     let _ = write!(page, "\n## {path}\n\n```text\n{}\n```\n", lines.join("\n"));
 }

@@ -292,16 +292,22 @@ impl LargeBlob {
         Ok((length == size && found == id).then_some(Self { temporary, file, path }))
     }
 
-    /// Gives it its name, durable once this returns.
-    pub fn name(self, root: &Path, durability: Durability) -> Result<(), Error> {
-        let Self { temporary, file, path } = self;
-        sync(vec![(file, path.clone())], durability)?;
-        crash::point(CrashKind::ObjectWrite, CrashSide::Before);
-        temporary.move_to(&path)?;
-        crash::point(CrashKind::ObjectWrite, CrashSide::After);
-        let directories = [root, path.parent().unwrap_or(root)];
-        let open = |path: &Path| Ok((File::open(path).at("open", path)?, path.to_owned()));
-        sync(directories.into_iter().map(open).collect::<Result<_, Error>>()?, durability)
+    /// Gives it its name, durable once this returns. After a failure it may be tried again.
+    pub fn name(&mut self, root: &Path, durability: Durability) -> Result<(), Error> {
+        let is_durable = durability != Durability::None;
+        if !self.temporary.0.as_os_str().is_empty() {
+            if is_durable {
+                self.file.sync_all().at("sync", &self.path)?;
+            }
+            crash::point(CrashKind::ObjectWrite, CrashSide::Before);
+            std::fs::rename(&self.temporary.0, &self.path).at("write", &self.path)?;
+            self.temporary.0.clear();
+            crash::point(CrashKind::ObjectWrite, CrashSide::After);
+        }
+        for directory in [root, self.path.parent().unwrap_or(root)].into_iter().filter(|_| is_durable) {
+            File::open(directory).and_then(|directory| directory.sync_all()).at("sync", directory)?;
+        }
+        Ok(())
     }
 }
 

@@ -158,8 +158,10 @@ impl Writer {
     /// Writes everything collected so far; durable once it returns. An object that is there already is compared and,
     /// when a crash has left it empty or cut off, written again.
     pub fn flush(&mut self) -> Result<(), Error> {
-        for large in std::mem::take(&mut self.large) {
-            large.name(self.root(), self.durability)?;
+        let root = self.root().to_owned();
+        while let Some(large) = self.large.last_mut() {
+            large.name(&root, self.durability)?;
+            self.large.pop();
         }
         let Some(storage) = self.handle.objects.reset_object_memory() else { return Ok(()) };
         let written = self.write_all(&storage);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::git::remote::{fetched_ref, fetched_refs, upstream_of};
+use crate::git::remote::{RemoteUrl, fetched_branches, fetched_ref, upstream_of};
 use crate::git::{self, Head, Repo};
 use pleach_core::event::FetchedStart;
 use pleach_core::ids::{BranchName, CommitId, RepoName};
@@ -42,10 +42,11 @@ pub fn start_point(repo: &Repo, name: &RepoName, head: &Head) -> Result<StartPoi
     })
 }
 
-/// Whether a repository shares no commit with its remote, which was fetched: neither where HEAD is nor on another branch. A
-/// shallow clone cannot tell.
-pub fn is_unrelated(repo: &Repo, name: &RepoName, head: &Head) -> Result<bool, git::Error> {
-    let theirs: BTreeSet<CommitId> = repo.refs().list(&fetched_refs(name))?.into_iter().map(|(_, at)| at).collect();
+/// Whether a repository shares no commit with its remote, as far as that was cloned or fetched: neither where HEAD is nor on
+/// another branch. A shallow clone cannot tell.
+pub fn is_unrelated(repo: &Repo, name: &RepoName, remote: &RemoteUrl, head: &Head) -> Result<bool, git::Error> {
+    let theirs = fetched_branches(repo, name, &remote.to_string())?.into_iter().map(|(_, at)| at);
+    let theirs: BTreeSet<CommitId> = theirs.collect();
     if theirs.is_empty() || repo.history().is_shallow()? {
         return Ok(false);
     }

@@ -13,12 +13,7 @@ pub const FETCHED: &str = "refs/pleach/remote/";
 
 /// The ref a branch of a repository's remote is fetched to.
 pub fn fetched_ref(repo: &RepoName, branch: &BranchName) -> String {
-    format!("{}{branch}", fetched_refs(repo))
-}
-
-/// The prefix of the refs the branches of a repository's remote are fetched to.
-pub fn fetched_refs(repo: &RepoName) -> String {
-    format!("{}heads/", prefix(repo))
+    format!("{}heads/{branch}", prefix(repo))
 }
 
 /// The prefix of a repository's refs. Its name may hold what no ref may.
@@ -58,7 +53,7 @@ pub fn fetch(
 pub fn fetched_branches(repo: &Repo, name: &RepoName, remote: &str) -> Result<Vec<(String, CommitId)>, Error> {
     let cloned = remotes_at(repo, remote)?.into_iter().map(|remote| format!("refs/remotes/{remote}/"));
     let mut found = Vec::new();
-    for place in cloned.chain([fetched_refs(name)]) {
+    for place in cloned.chain([format!("{}heads/", prefix(name))]) {
         let named = |(name, at): (String, CommitId)| Some((format!("refs/heads/{}", name.strip_prefix(&place)?), at));
         found.extend(repo.refs().list(&place)?.into_iter().filter_map(named));
     }

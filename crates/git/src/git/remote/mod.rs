@@ -19,7 +19,7 @@ pub use clone::{CloneRequest, clone};
 pub(super) use deepen::deepen;
 pub use delete::delete_refs;
 pub use fetch::fetched_branches;
-pub use fetch::{FETCHED, fetch, fetched_ref, fetched_refs};
+pub use fetch::{FETCHED, fetch, fetched_ref};
 pub use list::{list_refs, list_refs_from};
 pub use push::{PushRef, push};
 pub use push_report::{PushReport, PushedRef, RefPush};
