@@ -18,7 +18,8 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git};
 use crate::place::{Place, Places};
-use crate::remotes::clone_missing;
+use crate::remotes::{clone_missing, not_cloned};
+use crate::runtime::until_signal;
 use crate::settings::{self, PROJECT_FILES, Settings};
 use crate::workspace_repos::remote_of;
 
@@ -38,12 +39,16 @@ pub fn arrive(globals: &Globals, address: &str, given: &str) -> Result<SessionId
     let records = &sessions[&id];
     let place = if is_empty(&globals.dir) {
         // Whatever lies around it is none of the session's.
-        let repo = clone_here(globals, &local, &remote, &id, records)?;
+        let clone = |cancel: &Cancel| clone_here(globals, &local, &remote, &id, records, cancel);
+        let repo = until_signal(clone)?.inspect_err(|_| {
+            // The next one removes it, too.
+            let _ = std::fs::remove_dir_all(unnamed(globals, &id));
+        })?;
         Place::find(&repo, None, &settings::load_for(globals, &globals.dir)?)?
     } else {
         let place = Place::find(&globals.dir, None, &local)
             .map_err(|failure| failure.hint("a session is brought into its workspace, or into an empty directory"))?;
-        bring(&place.repo, &remote, &id, records, None)?;
+        bring(&place.repo, &remote, &id, records, None, &Cancel::never())?;
         place
     };
     bring_others(globals, &place, &id)?;
@@ -89,9 +94,11 @@ fn recorded_depth(
     id: &SessionId,
     records: &RemoteRecords,
     path: &Path,
+    cancel: &Cancel,
 ) -> Option<RecordedDepth> {
     RECORDS_LOOKED_AT.into_iter().find_map(|depth| {
-        let repo = remote::bring_records_apart(path, remote, id, records, depth, &local.own_environment).ok()?;
+        let repo =
+            remote::bring_records_apart(path, remote, id, records, depth, &local.own_environment, cancel).ok()?;
         let started = History::newest(&repo, id).ok()?.started;
         let name = started.record_repo();
         let clone = started.config.pointer(&format!("/workspace/repos/{name}/clone_depth")).and_then(Value::as_u64);
@@ -109,17 +116,25 @@ fn bring(
     id: &SessionId,
     records: &RemoteRecords,
     depth: Option<u32>,
+    cancel: &Cancel,
 ) -> Result<(), Failure> {
-    match remote::bring_records(repo, remote, id, records, depth, &Cancel::never()) {
+    match remote::bring_records(repo, remote, id, records, depth, cancel) {
         Ok(BroughtRecords::Diverged) => Err(Failure::new(
             Code::ContinuedElsewhere,
             format!("session {id} was continued here and elsewhere: {remote} has records that are not from here"),
         )
         .hint("go on where it runs now, or start a new session from this one's branch")),
         Ok(BroughtRecords::Known | BroughtRecords::Brought) => Ok(()),
-        Err(error) => Err(Failure::new(Code::CloneFailed, format!("cannot fetch session {id} from {remote}: {error}"))
-            .hint("check the network and your credentials")),
+        Err(error) => {
+            let failed = format!("cannot fetch session {id} from {remote}: {error}");
+            Err(not_cloned(&error, failed, "check the network and your credentials"))
+        }
     }
+}
+
+/// Where a repository is until its name is known, which is in its record.
+fn unnamed(globals: &Globals, id: &SessionId) -> PathBuf {
+    globals.dir.join(format!(".pleach-{id}"))
 }
 
 /// Clones the repository of the records to where it was in its workspace, and writes the settings of that where there are
@@ -130,13 +145,13 @@ fn clone_here(
     remote: &RemoteUrl,
     id: &SessionId,
     records: &RemoteRecords,
+    cancel: &Cancel,
 ) -> Result<PathBuf, Failure> {
     let dir = &globals.dir;
     let io = |doing: &str, path: &Path, error: &std::io::Error| {
         Failure::new(Code::CloneFailed, format!("cannot {doing} `{}`", path.display())).because(error)
     };
-    // Its name is in its record.
-    let unnamed = dir.join(format!(".pleach-{id}"));
+    let unnamed = unnamed(globals, id);
     let remove = |path: &Path| {
         if path.exists() { std::fs::remove_dir_all(path).map_err(|error| io("remove", path, &error)) } else { Ok(()) }
     };
@@ -144,19 +159,22 @@ fn clone_here(
     if globals.verbosity >= 0 && !globals.json {
         say!("cloning {remote}");
     }
-    let depth = recorded_depth(local, remote, id, records, &unnamed);
+    let depth = recorded_depth(local, remote, id, records, &unnamed, cancel);
     remove(&unnamed)?;
     let request = CloneRequest { remote, path: &unnamed, depth: depth.as_ref().map(|depth| depth.clone) };
-    remote::clone(&request, &local.own_environment, &Cancel::never()).map_err(|error| {
-        Failure::new(Code::CloneFailed, format!("cannot clone {remote}: {error}"))
-            .hint("check the address, the network and your credentials")
+    remote::clone(&request, &local.own_environment, cancel).map_err(|error| {
+        not_cloned(
+            &error,
+            format!("cannot clone {remote}: {error}"),
+            "check the address, the network and your credentials",
+        )
     })?;
     let started = {
         let repo = git::discover(&unnamed, &local.own_environment).map_err(|error| of_git(&error))?;
         // Without the commit it was started from, all of its history would come with the records.
         let lacks_base = |depth: &RecordedDepth| depth.base.is_some_and(|base| repo.commit(base).is_err());
         let reach = depth.filter(lacks_base).map(|depth| depth.records.saturating_add(depth.clone));
-        bring(&repo, remote, id, records, reach)?;
+        bring(&repo, remote, id, records, reach, cancel)?;
         History::newest(&repo, id).map_err(|error| of_engine(&error.into()))?.started
     };
     let name = started.record_repo();

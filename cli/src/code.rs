@@ -89,6 +89,8 @@ codes! {
     GitMissing "git-missing" Environment "git is not installed"
     GitTooOld "git-too-old" Environment "git is too old"
     CloneFailed "clone-failed" Environment "a repository cannot be cloned"
+    CloneStopped "clone-stopped" Paused "a clone was stopped by a signal, and nothing of it is left"
+    UnrelatedRepository "unrelated-repository" Usage "the repository at a path of the workspace shares no commit with its remote"
     RemoteInvalid "remote-invalid" Usage "a remote has no usable address"
     CommitMissing "commit-missing" Environment "a commit a session stands at is not in its repository"
     NoMirror "no-mirror" Usage "no CXDB server is set that records are copied to"

@@ -2,6 +2,8 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
 use agents::agent::{CliAgent, Roster};
 use engine::env::{Engine, Question};
@@ -10,7 +12,7 @@ use engine::trust::{TrustItem, TrustScope};
 use git::Repo;
 use git::workspace::GuardWatch;
 use pleach_core::config::{Config, InvalidAgent};
-use pleach_core::ids::{BranchName, CommitId, ContextId};
+use pleach_core::ids::{BranchName, CommitId, ContextId, RepoPath};
 use pleach_core::plan::diagnostic::Severity;
 use pleach_core::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach_core::plan::tree::TaskTree;
@@ -232,18 +234,34 @@ pub fn check_repos(pipeline: &Pipeline, places: &Places) -> Result<(), Failure> 
 
 /// Agents start from the last commit: what is not committed they do not see.
 pub fn warn_of_dirty_files(globals: &Globals, places: &Places) -> Result<(), Failure> {
-    places.all().try_for_each(|place| warn_of_dirty_files_in(globals, place, !places.others.is_empty()))
+    places.all().try_for_each(|place| warn_of_dirty_files_in(globals, place, places))
 }
 
-fn warn_of_dirty_files_in(globals: &Globals, place: &Place, several: bool) -> Result<(), Failure> {
+fn warn_of_dirty_files_in(globals: &Globals, place: &Place, places: &Places) -> Result<(), Failure> {
     let failed = |error: git::workspace::Error| of_engine(&error.into());
-    let paths = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
-    if paths.is_empty() || globals.verbosity < 0 {
+    let found = GuardWatch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
+    if globals.verbosity < 0 {
         return Ok(());
     }
-    let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
-    let at = if several { format!(" in `{}`", place.name) } else { String::new() };
-    warning!(DirtyFiles, "agents will not see these uncommitted files{at}: {names}");
+    let at = if places.others.is_empty() { String::new() } else { format!(" in `{}`", place.name) };
+    if !found.paths.is_empty() {
+        let names = listed(found.paths.iter().map(|path| format!("`{path}`")), 5);
+        warning!(DirtyFiles, "agents will not see these uncommitted files{at}: {names}");
+    }
+    // The repositories of a workspace may lie inside one another.
+    let is_worked = |path: &RepoPath| {
+        let nested = place.repo.workdir().map(|dir| dir.join(OsStr::from_bytes(path.as_bytes())));
+        nested.is_some() && places.all().any(|other| other.repo.workdir() == nested.as_deref())
+    };
+    let nested: Vec<_> = found.nested.iter().filter(|path| !is_worked(path)).map(|path| format!("`{path}`")).collect();
+    if !nested.is_empty() {
+        let names = listed(nested, 5);
+        warning!(
+            NestedRepository,
+            "agents will not see these repositories inside the repository{at}: {names}; list them in \
+             `workspace.repos` to work in them too"
+        );
+    }
     Ok(())
 }
 

@@ -8,8 +8,8 @@ use engine::env::{PushSettings, RepoPush};
 use engine::session::SessionRepo;
 use engine::trust::for_workspace;
 use git::Head;
-use git::remote::{self, CloneRequest, RemoteUrl};
-use git::workspace::{StartPoint, start_point, upstream};
+use git::remote::{self, CloneRequest, RemoteError, RemoteUrl, fetched_branches};
+use git::workspace::{StartPoint, is_unrelated, start_point, upstream};
 use os::process::Cancel;
 use pleach_core::config::{Config, PushPolicy, RecordPush, RepoSettings};
 use pleach_core::event::{Event, FetchedStart, RepoCloned, RepoFetched};
@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::place::{Place, Places};
+use crate::runtime::until_signal;
 use crate::settings::Settings;
 use crate::trust::{TerminalTruster, is_approved};
 use crate::workspace_repos::{asked_for, is_missing, record_repo, remote_of, url};
@@ -122,10 +123,20 @@ fn clone(globals: &Globals, settings: &Settings, name: &RepoName, request: Clone
     if globals.verbosity >= 0 && !globals.json {
         say!("cloning `{name}` from {remote} to {path}");
     }
-    remote::clone(&request, &settings.own_environment, &Cancel::never()).map_err(|error| {
-        Failure::new(Code::CloneFailed, format!("cannot clone `{name}` from {remote}: {error}"))
-            .hint(format!("check `workspace.repos.{name}.remote`, the network and your credentials"))
-    })
+    let hint = format!("check `workspace.repos.{name}.remote`, the network and your credentials");
+    until_signal(|cancel| remote::clone(&request, &settings.own_environment, cancel))?
+        .map_err(|error| not_cloned(&error, format!("cannot clone `{name}` from {remote}: {error}"), &hint))
+}
+
+/// A clone that failed for this reason, or was stopped.
+pub fn not_cloned(error: &RemoteError, failed: String, hint: &str) -> Failure {
+    match error {
+        RemoteError::Stopped { remote } => {
+            Failure::new(Code::CloneStopped, format!("the clone of {remote} was stopped; nothing of it is left"))
+                .hint("run the same command again")
+        }
+        _ => Failure::new(Code::CloneFailed, failed).hint(hint),
+    }
 }
 
 /// Where a session starts in a repository.
@@ -194,12 +205,41 @@ fn fetched_start<'a>(
         return Ok(here);
     }
     let start = start_point(repo, name, &here.at).map_err(|error| of_git(&error))?;
+    if matches!(start.why, FetchedStart::Diverged | FetchedStart::NoUpstream) {
+        refuse_unrelated(place, &remote, &here.at)?;
+    }
     if globals.verbosity >= 0 && !globals.json {
         say!("{}", explained(name, &remote, &start));
     }
     let event = RepoFetched { repo: repo_name, remote: shown, commit: start.commit, start: start.why, extra };
     let at = Head { commit: start.commit, ..here.at };
     Ok(SessionStart { place, at, arrival: Some(event.into()) })
+}
+
+/// Refuses a repository that has nothing to do with the remote it would be pushed to, which is asked for its branches the
+/// first time.
+pub fn require_related(settings: &Settings, place: &Place) -> Result<(), Failure> {
+    let (config, Place { repo, name, .. }) = (&settings.resolved.config, place);
+    let is_pushed = config.workspace.repos.get(name).is_some_and(|repo| repo.push_policy() != PushPolicy::Never);
+    let Some(remote) = remote_of(config, name)?.filter(|_| is_pushed) else { return Ok(()) };
+    let at = repo.head().map_err(|error| of_git(&error))?;
+    let known = fetched_branches(repo, name, &remote.to_string()).map_err(|error| of_git(&error))?;
+    if known.is_empty() {
+        // A remote that does not answer takes no push either.
+        let _ = remote::fetch(repo, name, &remote, at.branch.as_ref().map(BranchName::as_str), &Cancel::never());
+    }
+    refuse_unrelated(place, &remote, &at)
+}
+
+/// Nothing of an unrelated repository may be pushed.
+fn refuse_unrelated(Place { repo, name, .. }: &Place, remote: &RemoteUrl, at: &Head) -> Result<(), Failure> {
+    if !is_unrelated(repo, name, remote, at).map_err(|error| of_git(&error))? {
+        return Ok(());
+    }
+    let dir = repo.workdir().unwrap_or(repo.git_dir()).display();
+    let message = format!("the repository at `{dir}` has no commit in common with {remote}, the remote of `{name}`");
+    let hint = format!("correct `workspace.repos.{name}.path` or `workspace.repos.{name}.remote`");
+    Err(Failure::new(Code::UnrelatedRepository, message).hint(hint))
 }
 
 /// Where a session starts and why, in a line.

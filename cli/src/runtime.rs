@@ -1,11 +1,12 @@
 //! What the engine's futures run on, and the signals that stop them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use engine::env::Supervisor;
 use engine::session::LOOK;
 use git::workspace::StopRequest;
-use os::process::Canceller;
+use os::process::{Cancel, Canceller};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::code::Code;
 use crate::failure::Failure;
@@ -28,6 +29,60 @@ pub fn block_on<T>(stopped_by: StoppedBy, future: impl Future<Output = Result<T,
     // A thread may still wait for an answer at the terminal that is not needed any more.
     runtime.shutdown_background();
     result
+}
+
+/// What a signal does that would end the program.
+static ON_SIGNAL: Mutex<OnSignal> = Mutex::new(OnSignal::End);
+
+enum OnSignal {
+    /// It does that.
+    End,
+    /// It stops the work in hand, which then ends the program itself.
+    Stop(Canceller),
+    /// The engine's own listener decides.
+    Engine,
+}
+
+/// Does work that waits for others, and that INT, TERM and HUP stop.
+pub fn until_signal<T>(work: impl FnOnce(&Cancel) -> T) -> Result<T, Failure> {
+    static LISTENING: Once = Once::new();
+    let (canceller, cancel) = Cancel::new();
+    set_on_signal(OnSignal::Stop(canceller));
+    let mut listening = Ok(());
+    LISTENING.call_once(|| listening = end_on_signals());
+    let done = listening.map(|()| work(&cancel));
+    set_on_signal(OnSignal::End);
+    done.map_err(|error| unavailable(&error))
+}
+
+fn set_on_signal(does: OnSignal) {
+    *ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) = does;
+}
+
+/// Listens to the end of the process: once a signal was listened for, it no longer ends the program by itself.
+fn end_on_signals() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    // Below `nohup` that is none of the signals that end it.
+    let last = if os::process::ignores_hangup() { SignalKind::terminate() } else { SignalKind::hangup() };
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), last];
+    let [interrupt, terminate, hangup] = runtime.block_on(async { kinds.map(signal) });
+    let (mut interrupt, mut terminate, mut hangup) = (interrupt?, terminate?, hangup?);
+    let listen = async move {
+        loop {
+            let number = tokio::select! {
+                _ = interrupt.recv() => SignalKind::interrupt(),
+                _ = terminate.recv() => SignalKind::terminate(),
+                _ = hangup.recv() => last,
+            };
+            match &*ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) {
+                OnSignal::Stop(canceller) => canceller.kill(),
+                // It does not listen for this one.
+                OnSignal::Engine if number != SignalKind::hangup() => {}
+                OnSignal::End | OnSignal::Engine => std::process::exit(128 + number.as_raw_value()),
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(move || runtime.block_on(listen)).map(drop)
 }
 
 /// Waits for what a person decides before anything runs: until then Ctrl-C simply ends the program.
@@ -67,10 +122,10 @@ fn unavailable(error: &std::io::Error) -> Failure {
 /// Listens for signals from now on: the first Ctrl-C lets what is in flight finish, the second one kills it. What others wish
 /// of a session, with `pleach pause` and `pleach cancel`, is the supervisor's to find.
 fn stop_on_signals(StoppedBy { canceller, supervisor }: StoppedBy) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut look = signal(SignalKind::from_raw(LOOK))?;
+    set_on_signal(OnSignal::Engine);
     tokio::spawn(async move {
         let (mut stopped, mut killed) = (false, false);
         let mut say_killed = |only_pushes| {

@@ -30,21 +30,21 @@ use crate::sessions::SessionGround;
 /// cancelled tasks and of merged phases, idle worktrees, and what killed runs have left. Commits that no other branch has,
 /// and uncommitted files, are kept under refs/pleach/keep/ first.
 ///
-/// What runs, is paused or can be resumed after a crash stays at any age; so do tasks that have not landed, open entries of
-/// the merge queue, phases that are not merged, and worktrees locked with `git worktree lock`. Everything that is removed is
-/// listed, and so is what stays though it is old.
+/// Sessions that run, are paused or can be resumed after a crash stay at any age; so do tasks that have not landed, open
+/// entries of the merge queue, phases that are not merged, and worktrees locked with `git worktree lock`. Everything that is removed is
+/// listed, and so are old things that stay.
 #[derive(Debug, Args)]
 pub struct CleanupArgs {
-    /// Only what was not used for this long: a number of days, or 30d, 12h. 0 means everything that has ended.
+    /// Only things that were not used for this long: a number of days, or 30d, 12h. 0 means everything that has ended.
     #[arg(long, value_name = "AGE", default_value = "7", value_parser = age)]
     older_than: Duration,
     /// Show what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Also remove the branches and records of removed sessions from the remotes. What fails there is a warning.
+    /// Also remove the branches and records of removed sessions from the remotes. A failure there is a warning.
     #[arg(long)]
     remote: bool,
-    /// Also remove what was kept under refs/pleach/keep/ that long ago, unless an unfinished session may need it.
+    /// Also remove work that was kept under refs/pleach/keep/ that long ago, unless an unfinished session may need it.
     #[arg(long)]
     purge: bool,
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use clap::builder::Resettable;
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 
 use super::help_groups::arranged;
+use crate::answers::AnswerArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
@@ -29,25 +30,38 @@ pub fn page(cli: Command) -> String {
         "# The command line\n\nMade from the program's own help by `cargo xtask docs`; edit the doc comments in `cli/src/commands/`.\n",
     );
     write_section(&mut page, &root, "pleach");
-    write_children(&mut page, &root, "pleach");
+    let mut gates = AnswerArgs::augment_args(Command::new("gates").disable_help_flag(true));
+    gates = gates.term_width(100).help_template("{options}");
+    gates.build();
+    write_section(&mut page, &gates, GATES);
+    write_children(&mut page, &root, "pleach", &gates);
     page
 }
 
-fn write_children(page: &mut String, parent: &clap::Command, path: &str) {
+/// The heading of the options that answer gates.
+const GATES: &str = "Options of gates";
+
+/// Writes the commands below another. Options that every command takes, and those that answer gates, are written once,
+/// above.
+fn write_children(page: &mut String, parent: &Command, path: &str, gates: &Command) {
     for child in parent.get_subcommands().filter(|child| !child.is_hide_set()) {
         let path = format!("{path} {}", child.get_name());
-        // What every command takes is told once, at the top.
+        let is_of_gates = |arg: &Arg| gates.get_arguments().any(|of_gates| of_gates.get_id() == arg.get_id());
+        let has_gates = child.get_arguments().any(is_of_gates);
         let own = child.clone().after_help(Resettable::Reset).mut_args(|arg| {
-            let shared = arg.is_global_set() || arg.get_id() == "help";
-            arg.hide(shared)
+            let is_shared = arg.is_global_set() || arg.get_id() == "help" || is_of_gates(&arg);
+            arg.hide(is_shared)
         });
         write_section(page, &own, &path);
-        write_children(page, child, &path);
+        if has_gates {
+            let _ = writeln!(page, "\nIt takes the [options of gates](#options-of-gates) as well.");
+        }
+        write_children(page, child, &path, gates);
     }
 }
 
-fn write_section(page: &mut String, command: &clap::Command, path: &str) {
+fn write_section(page: &mut String, command: &Command, path: &str) {
     let help = command.clone().render_long_help().to_string();
-    let lines: Vec<&str> = help.trim().lines().map(str::trim_end).collect();
+    let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     let _ = write!(page, "\n## {path}\n\n```text\n{}\n```\n", lines.join("\n"));
 }

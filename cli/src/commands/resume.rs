@@ -47,7 +47,7 @@ pub struct ResumeArgs {
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
     /// Go back to this turn and continue after it: its number, `main.17`, or its commit; at a terminal without one, the
-    /// turns are listed to choose from. What came later is left, and stays recorded.
+    /// turns are listed to choose from. Everything later is left, and stays recorded.
     #[arg(long, value_name = "TURN", conflicts_with = "from", num_args = 0..=1, default_missing_value = "")]
     turn: Option<String>,
     /// How an agent continues that was in the middle of its node at that turn.

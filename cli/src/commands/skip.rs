@@ -18,7 +18,7 @@ use crate::tree::overview::TreeContext;
 
 /// Count a task as complete without doing it.
 ///
-/// What depends on it may start then. The decision is a commit on the branch that is checked out, which changes no
+/// Tasks that depend on it may start then. The decision is a commit on the branch that is checked out, which changes no
 /// file; `pleach reset` undoes it. While a run works on the tree, the decision is queued, and the run writes it.
 #[derive(Debug, Args)]
 pub struct SkipArgs {

@@ -42,6 +42,7 @@ use crate::place::{Place, Places};
 use crate::preflight::{
     any_unproxied, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_red_target, warn_of_skipped,
 };
+use crate::remotes::require_related;
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_git_progress};
 use crate::runtime::{block_on, wait_for};
@@ -145,6 +146,7 @@ impl<'a> RunSite<'a> {
             runs.push(run);
             left.extend(brought.left);
         }
+        places.all().try_for_each(|place| require_related(&self.settings, place))?;
         warn_of_dirty_files(globals, &places)?;
         for PlannedRepo { place, plan } in planned {
             let tip = place.repo.refs().find(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;

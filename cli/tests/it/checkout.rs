@@ -423,6 +423,31 @@ fn a_repository_inside_is_not_committed() {
 }
 
 #[test]
+fn a_repository_inside_is_named_at_the_start() {
+    let env = TestEnv::with_repo();
+    env.git(&["init", "--quiet", "inner"]);
+    env.write("repo/inner/file", "1\n");
+    let ran = env.run(&one("echo 2 > two"), &[]).expect(0);
+    ran.warns_once("nested-repository").naming("`inner`").naming("workspace.repos");
+    ran.does_not_warn("dirty-files");
+}
+
+/// What pleach had in memory at most when a node ran, in KiB.
+const PEAK: &str = "pleach=$(sed -n 's/^PPid:\t//p' /proc/$PPID/status); sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\).*/\\1/p' \
+                    /proc/$pleach/status > peak";
+
+#[test]
+fn a_huge_file_is_committed_in_constant_memory() {
+    let env = TestEnv::with_repo();
+    env.configure("commit: {max_file_mb: 0}\n");
+    let nodes = tool("make", "truncate -s 160M huge") + &tool("look", PEAK) + "start -> make -> look -> exit";
+    env.run(&graph("huge", &nodes), &[]).expect(0);
+    assert_eq!(env.git(&["cat-file", "-s", &format!("{}:huge", env.branch())]), (160 << 20).to_string());
+    let peak: u64 = env.committed("peak").parse().expect("a number");
+    assert!(peak > 1024 && peak < 120 * 1024, "{peak} KiB");
+}
+
+#[test]
 fn a_deleted_git_link_does_not_lead_into_another_repository() {
     // The base is in the user's checkout, where git would walk up into it.
     let env = TestEnv::with_repo();

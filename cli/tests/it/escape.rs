@@ -512,7 +512,7 @@ def way(name, tried):
     except Exception as error: print(name, error)
 way("read", lambda: resource.prlimit(guard, resource.RLIMIT_NOFILE))
 way("nice", lambda: os.nice(1))
-way("own priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, 5))
+way("own priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0)))
 way("own scheduler", lambda: os.sched_setscheduler(0, os.SCHED_BATCH, idle))
 way("own processors", lambda: os.sched_setaffinity(os.getpid(), os.sched_getaffinity(0)))
 way("own limit", lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))

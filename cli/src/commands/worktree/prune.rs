@@ -18,7 +18,7 @@ const NAMED: usize = 5;
 
 /// Remove worktrees that are orphaned or missing, those of sessions that have ended, and idle ones of tasks.
 ///
-/// Branches and records stay, and a worktree that is needed again is made again. What only the worktree has (uncommitted
+/// Branches and records stay, and a worktree that is needed again is made again. Work that only the worktree has (uncommitted
 /// files, commits on no branch) is kept under refs/pleach/keep/ first, and named. One with something that cannot be kept
 /// stays, and the exit code is 1. One in use and that of a session that can be resumed stay, too.
 #[derive(Debug, Args)]

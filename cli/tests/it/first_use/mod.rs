@@ -12,3 +12,4 @@ mod minutes;
 mod promises;
 mod terminal;
 mod trees;
+mod week;

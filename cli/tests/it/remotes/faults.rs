@@ -93,6 +93,42 @@ fn a_remote_that_hangs_costs_a_bounded_time() {
 }
 
 #[test]
+fn a_signal_during_a_clone_leaves_nothing_behind() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let world = World::cloned();
+        let remote = "{path: work/app, remote: 'ssh://nobody@localhost/x.git'}";
+        world.env.configure(&format!("workspace: {{repos: {{app: {remote}, repo: {{path: repo}}}}}}\n"));
+        let gate = Gate::new(&world.env, "ssh");
+        world.env.write_program("bin/ssh", &format!("#!/bin/sh\n{}\n", gate.command()));
+        let mut run = world.start(&one("echo 1 > one"));
+        let held = gate.reached(&mut run);
+        run.signal(signal);
+        let ran = run.end().expect(3);
+        ran.fails_with("clone-stopped").naming("nothing of it is left");
+        assert!(!world.env.root().join("work").exists(), "{signal}");
+        world.env.assert_no_process_left();
+        drop(held);
+    }
+}
+
+#[test]
+fn a_signal_after_a_clone_still_ends_pleach() {
+    let world = World::cloned();
+    world.env.configure(
+        "workspace: {repos: {app: {path: app, remote: remote.git}, repo: {path: repo, remote: 'ssh://nobody@localhost/x'}}}\n",
+    );
+    let gate = Gate::new(&world.env, "ssh");
+    world.env.write_program("bin/ssh", &format!("#!/bin/sh\n{}\n", gate.command()));
+    let mut run = world.start(&one("echo 1 > one"));
+    let held = gate.reached(&mut run);
+    assert!(world.env.root().join("app/.git").exists(), "it is cloned, and the other is fetched");
+    run.signal("TERM");
+    run.end().expect(143);
+    drop(held);
+    world.env.assert_no_process_left();
+}
+
+#[test]
 fn a_slow_remote_holds_up_no_node() {
     let world = World::cloned();
     world.configure("remote: remote.git, push: on_checkpoint", "record: {push_interval: 0}");

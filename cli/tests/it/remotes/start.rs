@@ -50,6 +50,26 @@ fn fetch_on_start() {
 }
 
 #[test]
+fn an_unrelated_repository_is_refused_before_it_is_pushed() {
+    let world = World::new();
+    world.configure("remote: remote.git, push: on_checkpoint", "");
+    world.env.git_in(world.env.root(), &["init", "--quiet", "-b", "main", "repo"]);
+    world.env.write("repo/diary", "private\n");
+    world.env.git(&["add", "."]);
+    world.env.git(&["commit", "--quiet", "-m", "Mine"]);
+    let before = world.refs("refs/");
+    let ran = world.run(&one("echo 1 > one"), &[]).expect(2);
+    ran.fails_with("unrelated-repository").naming("no commit in common").naming("workspace.repos.repo.path");
+    assert_eq!((world.refs("refs/"), world.env.sessions().len()), (before, 0));
+    // A branch that begins anew is none, beside others.
+    let world = World::cloned();
+    world.configure("remote: remote.git, push: never", "");
+    world.env.git(&["switch", "--quiet", "--orphan", "pages"]);
+    world.env.git(&["commit", "--quiet", "--allow-empty", "-m", "Begin anew"]);
+    world.run(&one("echo 1 > one"), &[]).expect(0);
+}
+
+#[test]
 fn a_head_with_commits_of_its_own_is_the_start() {
     let world = World::cloned();
     world.configure("remote: remote.git, push: never", "");

@@ -23,3 +23,17 @@ fn tasks_are_pushed_at_checkpoints_and_the_target_never() {
     assert_eq!(env.git_in(&bare, &["rev-parse", "main"]), before);
     env.git_in(&bare, &["fsck", "--no-dangling"]);
 }
+
+#[test]
+fn a_tree_is_not_pushed_to_an_unrelated_remote() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let env = &garden.env;
+    env.git_in(env.root(), &["init", "--quiet", "-b", "main", "other"]);
+    env.git_in(&env.root().join("other"), &["commit", "--quiet", "--allow-empty", "-m", "Theirs"]);
+    let remote = "workspace: {repos: {repo: {path: repo, remote: other, push: on_checkpoint}}}\n";
+    garden.configure(remote);
+    garden.gardener(&[]).expect(2).fails_with("unrelated-repository");
+    assert_eq!(refs_in(env, &env.root().join("other"), "refs/").len(), 1);
+    garden.configure(&remote.replace("on_checkpoint", "never"));
+    garden.gardener(&[]).expect(0);
+}

@@ -180,8 +180,12 @@ fn the_commands_of_the_readme_work_one_after_another() {
     env.write("repo/pleach.yaml", "agent: builtin\nproviders: {script: {file: script.yaml}}\n");
     let readme = std::fs::read_to_string(repository().join("README.md")).expect("the page");
     let part = readme.split("## Task trees").nth(1).expect("a part about trees");
-    let block = part.split("```").nth(1).and_then(|block| block.strip_prefix("sh\n")).expect("commands");
-    let commands: Vec<&str> = block.lines().map(|line| line.split('#').next().unwrap_or(line).trim()).collect();
+    let block = |language: &str| {
+        let fence = format!("```{language}\n");
+        part.split(&fence).nth(1).and_then(|rest| rest.split("```").next()).expect("a block")
+    };
+    assert_eq!(block("markdown"), env.read("repo/spec/tasks.md"), "the markdown that is built");
+    let commands: Vec<&str> = block("sh").lines().map(|line| line.split('#').next().unwrap_or(line).trim()).collect();
     assert!(commands.len() > 4, "{commands:?}");
     for command in commands {
         let words = command.strip_prefix("pleach ").expect("a command of pleach").split(' ');

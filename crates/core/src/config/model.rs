@@ -388,7 +388,9 @@ section! {
         resolvers: u32 = 2,
         /// The agent that resolves conflicts; by default the agent of the run.
         agent: Option<AgentRef> = None,
-        /// What the target's history looks like: one line of commits, or merge commits.
+        /// How work is added to the target. `linear`: the commits of a task are made again on top of it, one by one; a
+        /// session or another branch is fast-forwarded, or gets a merge commit where the target has moved. `merge`:
+        /// everything gets a merge commit.
         history: HistoryShape = HistoryShape::Linear,
         /// How many branches are merged and tested together.
         batch: u32 = 16,
@@ -424,11 +426,11 @@ choice! {
 }
 
 choice! {
-    /// What the target's history looks like.
+    /// How work is added to a target.
     HistoryShape {
-        /// One line of commits.
+        /// As one line of commits where it can be.
         Linear = "linear",
-        /// Merge commits.
+        /// With merge commits.
         Merge = "merge",
     }
 }

@@ -4,6 +4,9 @@ use git::diff::ChangeKind;
 use git::{EntryKind, Repo, TreeId};
 use pleach_core::ids::RepoPath;
 
+/// A larger file is binary, as for git (`core.bigFileThreshold`).
+const LARGEST_TEXT: u64 = 512 * 1024 * 1024;
+
 /// The files of a result with a complete conflict, first marker to last, that the target's files lack.
 pub(super) fn introduced_markers(repo: &Repo, target: TreeId, result: TreeId) -> Result<Vec<RepoPath>, git::Error> {
     let mut found = Vec::new();
@@ -14,7 +17,7 @@ pub(super) fn introduced_markers(repo: &Repo, target: TreeId, result: TreeId) ->
             ChangeKind::Removed(..) => continue,
         };
         let is_file = matches!(new.0, EntryKind::File | EntryKind::Executable);
-        if !is_file || !has_conflict(&repo.blob(new.1)?) {
+        if !is_file || repo.blob_size(new.1)? > LARGEST_TEXT || !has_conflict(&repo.blob(new.1)?) {
             continue;
         }
         if !old.map(|old| repo.blob(old)).transpose()?.is_some_and(|old| has_conflict(&old)) {

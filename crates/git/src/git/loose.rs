@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::crash::{self, CrashKind, CrashSide};
 use super::durability::Durability;
-use super::error::{Error, IoContext as _};
+use super::error::{Error, IoContext as _, LibraryContext as _};
 use super::pack_index::{Indices, PackIndexes};
 
 pub(super) type NewObject<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
@@ -225,17 +225,89 @@ impl<'r> LooseStore<'r> {
 
     /// Writes the content of an object to a temporary file beside its path.
     fn write_beside(&mut self, path: &Path, kind: ObjectKind, bytes: &[u8]) -> Result<(Temporary, File), Error> {
-        let directory = path.parent().unwrap_or(self.root);
-        let temporary = Temporary(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o444);
-        let (mut file, is_new) = open_in(directory, || options.open(&temporary.0)).at("create", &temporary.0)?;
+        let (temporary, mut file, is_new) = create_beside(path)?;
         if is_new {
             self.directories.insert(self.root.to_owned());
         }
         let content = compressed(kind, bytes).map_err(|error| Error::library("compress an object", error))?;
         file.write_all(&content).at("write", &temporary.0)?;
         Ok((temporary, file))
+    }
+}
+
+/// A temporary file beside the path of an object, and whether their directory is new.
+fn create_beside(path: &Path) -> Result<(Temporary, File, bool), Error> {
+    let directory = path.parent().unwrap_or(path);
+    let temporary = Temporary(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o444);
+    let (file, is_new) = open_in(directory, || options.open(&temporary.0)).at("create", &temporary.0)?;
+    Ok((temporary, file, is_new))
+}
+
+/// Bytes of a large object that are in memory at once.
+const PIECE: usize = 1 << 20;
+
+/// A blob too large for memory, written to a temporary file beside its path.
+pub(super) struct LargeBlob {
+    temporary: Temporary,
+    file: File,
+    path: PathBuf,
+}
+
+impl LargeBlob {
+    /// Compresses what is read, piece by piece; none if that is not the content of this id and size.
+    pub fn write(root: &Path, id: &gix::oid, size: u64, from: &mut dyn Read) -> Result<Option<Self>, Error> {
+        let path = loose_path(root, id);
+        let (temporary, mut file, _) = create_beside(&path)?;
+        let mut deflate = Compress::new(gix::zlib::Compression::BEST_SPEED);
+        let mut packed = vec![0; PIECE];
+        let mut add = |mut bytes: &[u8], flush: FlushCompress| loop {
+            let (read, written) = (deflate.total_in(), deflate.total_out());
+            let status = deflate.compress(bytes, &mut packed, flush);
+            let status = status.map_err(|error| Error::library("compress an object", error))?;
+            bytes = &bytes[position(deflate.total_in() - read)..];
+            file.write_all(&packed[..position(deflate.total_out() - written)]).at("write", &temporary.0)?;
+            let is_last = matches!(flush, FlushCompress::Finish);
+            if if is_last { status == gix::zlib::Status::StreamEnd } else { bytes.is_empty() } {
+                return Ok::<(), Error>(());
+            }
+        };
+        let header = gix::objs::encode::loose_header(ObjectKind::Blob, size);
+        let mut hasher = gix::hash::hasher(id.kind());
+        hasher.update(&header);
+        add(&header, FlushCompress::None)?;
+        let (mut piece, mut length) = (vec![0; PIECE], 0);
+        loop {
+            let read = from.read(&mut piece).at("write", &path)?;
+            if read == 0 {
+                break;
+            }
+            length += read as u64;
+            hasher.update(&piece[..read]);
+            add(&piece[..read], FlushCompress::None)?;
+        }
+        add(&[], FlushCompress::Finish)?;
+        let found = hasher.try_finalize().doing("hash a file")?;
+        Ok((length == size && found == id).then_some(Self { temporary, file, path }))
+    }
+
+    /// Gives it its name, durable once this returns. After a failure it may be tried again.
+    pub fn name(&mut self, root: &Path, durability: Durability) -> Result<(), Error> {
+        let is_durable = durability != Durability::None;
+        if !self.temporary.0.as_os_str().is_empty() {
+            if is_durable {
+                self.file.sync_all().at("sync", &self.path)?;
+            }
+            crash::point(CrashKind::ObjectWrite, CrashSide::Before);
+            std::fs::rename(&self.temporary.0, &self.path).at("write", &self.path)?;
+            self.temporary.0.clear();
+            crash::point(CrashKind::ObjectWrite, CrashSide::After);
+        }
+        for directory in [root, self.path.parent().unwrap_or(root)].into_iter().filter(|_| is_durable) {
+            File::open(directory).and_then(|directory| directory.sync_all()).at("sync", directory)?;
+        }
+        Ok(())
     }
 }
 

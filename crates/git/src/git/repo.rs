@@ -167,6 +167,15 @@ impl Repo {
         self.on_demand(|| self.blob_here(id))
     }
 
+    /// The size of a blob, in bytes.
+    pub fn blob_size(&self, id: BlobId) -> Result<u64, Error> {
+        self.on_demand(|| {
+            let id = id.to_gix();
+            let found = self.local().find_header(id).map(|header| header.size());
+            found.map_err(|error| Error::object("blob", &id, explain(&error)))
+        })
+    }
+
     /// The content of a blob for a first look: nobody has checked that it is what its id says, which takes a fifth of the
     /// time. What is found there counts once [`Repo::blob`] has it, too.
     pub fn blob_at_a_glance(&self, id: BlobId) -> Result<Vec<u8>, Error> {

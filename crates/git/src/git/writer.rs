@@ -2,6 +2,8 @@
 //! and everything written is known and can be made durable.
 
 use std::fmt;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
 use gix::bstr::{BStr, ByteSlice as _};
@@ -49,6 +51,8 @@ pub struct Writer {
     handle: PooledRepo,
     shared: Arc<RepoShared>,
     durability: Durability,
+    /// Those too large for memory, in temporary files.
+    large: Vec<loose::LargeBlob>,
 }
 
 impl fmt::Debug for Writer {
@@ -61,13 +65,25 @@ impl Writer {
     pub(super) fn new(shared: &Arc<RepoShared>, durability: Durability) -> Self {
         let mut handle = shared.pool.take();
         handle.objects.enable_object_memory();
-        Self { handle, shared: Arc::clone(shared), durability }
+        Self { handle, shared: Arc::clone(shared), durability, large: Vec::new() }
     }
 
     /// A file's content.
     pub fn blob(&mut self, bytes: &[u8]) -> Result<BlobId, Error> {
         let id = self.handle.objects.write_buf(ObjectKind::Blob, bytes).doing("hash a blob")?;
         Ok(BlobId::from_gix(&id))
+    }
+
+    /// A file's content that is too large for memory. Returns whether it is still of this size and id.
+    pub(super) fn large_blob(&mut self, id: &gix::oid, size: u64, from: &mut dyn Read) -> Result<bool, Error> {
+        let written = loose::LargeBlob::write(self.root(), id, size, from)?;
+        let is_same = written.is_some();
+        self.large.extend(written);
+        Ok(is_same)
+    }
+
+    fn root(&self) -> &Path {
+        self.shared.pool.handle.objects.path()
     }
 
     /// A tree that differs from `base` (none: the empty tree) in some paths. Only directories on these paths are read
@@ -142,6 +158,11 @@ impl Writer {
     /// Writes everything collected so far; durable once it returns. An object that is there already is compared and,
     /// when a crash has left it empty or cut off, written again.
     pub fn flush(&mut self) -> Result<(), Error> {
+        let root = self.root().to_owned();
+        while let Some(large) = self.large.last_mut() {
+            large.name(&root, self.durability)?;
+            self.large.pop();
+        }
         let Some(storage) = self.handle.objects.reset_object_memory() else { return Ok(()) };
         let written = self.write_all(&storage);
         if written.is_err() {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
+use crate::git::worktree::Uncommitted;
 use crate::git::{self, Repo, Worktree};
 use os::confined_fs::ConfinedDir;
 use pleach_core::ids::{CommitId, RepoName, RepoPath};
@@ -112,7 +113,7 @@ impl GuardWatch {
     }
 
     /// What the user has not committed, which agents do not see.
-    pub fn uncommitted(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
+    pub fn uncommitted(&mut self) -> Result<Uncommitted, Error> {
         let checkout = self.checkout.as_mut();
         Ok(checkout.map(git::worktree::uncommitted).transpose()?.unwrap_or_default())
     }

@@ -54,7 +54,7 @@ pub use slots::{
     FIRST_SLOT, OF_TASKS, conflict_path, queue_slot_lock, queue_slot_path, task_slot_lock, task_slot_path,
 };
 pub use slots::{queue_lock, target_lock, task_lock};
-pub use start_point::{StartPoint, start_point, upstream};
+pub use start_point::{StartPoint, is_unrelated, start_point, upstream};
 pub use stop_request::StopRequest;
 pub use submodules::refuse_submodule_work;
 pub use turn_change::{patch, prepare_commit, unchanged};

@@ -1,6 +1,8 @@
 //! Where a session starts in a repository that was fetched.
 
-use crate::git::remote::{fetched_ref, upstream_of};
+use std::collections::BTreeSet;
+
+use crate::git::remote::{RemoteUrl, fetched_branches, fetched_ref, upstream_of};
 use crate::git::{self, Head, Repo};
 use pleach_core::event::FetchedStart;
 use pleach_core::ids::{BranchName, CommitId, RepoName};
@@ -38,4 +40,24 @@ pub fn start_point(repo: &Repo, name: &RepoName, head: &Head) -> Result<StartPoi
         (false, true) => StartPoint { commit: theirs, why: FetchedStart::Upstream, upstream },
         (false, false) => at_head(FetchedStart::Diverged, upstream),
     })
+}
+
+/// Whether a repository shares no commit with its remote, as far as that was cloned or fetched: neither where HEAD is nor on
+/// another branch. A shallow clone cannot tell.
+pub fn is_unrelated(repo: &Repo, name: &RepoName, remote: &RemoteUrl, head: &Head) -> Result<bool, git::Error> {
+    let theirs = fetched_branches(repo, name, &remote.to_string())?.into_iter().map(|(_, at)| at);
+    let theirs: BTreeSet<CommitId> = theirs.collect();
+    if theirs.is_empty() || repo.history().is_shallow()? {
+        return Ok(false);
+    }
+    let branches = repo.refs().list("refs/heads/")?.into_iter().map(|(_, at)| at);
+    let mut seen = BTreeSet::new();
+    for ours in std::iter::once(head.commit).chain(branches).filter(|at| seen.insert(*at)) {
+        for at in &theirs {
+            if repo.history().merge_base(ours, *at)?.is_some() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }

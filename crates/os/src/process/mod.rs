@@ -38,6 +38,8 @@ mod wire;
 
 use std::io;
 
+use rustix::process::Signal;
+
 pub use blocking::sink;
 pub use blocking::{Blocking, BlockingOutput, StallGuard, run_blocking};
 pub use cancel::{Cancel, Canceller};
@@ -63,7 +65,7 @@ pub fn protect_memory() -> io::Result<()> {
 /// Lets this process wait for its children even if its parent made it ignore their exits, in which case their status
 /// would be lost. Call this before starting any process.
 pub fn wait_for_children() -> io::Result<()> {
-    if !ignores_children() {
+    if !ignores(Signal::CHILD) {
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -72,15 +74,20 @@ pub fn wait_for_children() -> io::Result<()> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child()).map(drop)
 }
 
+/// Whether this process ignores hangups, as below `nohup`.
+pub fn ignores_hangup() -> bool {
+    ignores(Signal::HUP)
+}
+
 #[cfg(target_os = "linux")]
-fn ignores_children() -> bool {
+fn ignores(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or_default();
-    ignored >> (rustix::process::Signal::CHILD.as_raw() - 1) & 1 == 1
+    ignored >> (signal.as_raw() - 1) & 1 == 1
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ignores_children() -> bool {
+fn ignores(_: Signal) -> bool {
     true
 }

@@ -259,6 +259,18 @@ fn the_readme_names_the_test_command_ci_runs() {
 }
 
 #[test]
+fn every_setting_has_an_effect() {
+    let is_reading = |path: &String| !path.starts_with("crates/core/src/config/") && !path.ends_with("/tests.rs");
+    let code: String = library().chain(sources("cli/src")).filter(is_reading).map(|path| read(&path)).collect();
+    let fields = pleach_core::config::keys().into_iter().filter_map(|key| {
+        let named = |part: &&str| !part.is_empty() && *part != "*" && *part != "]";
+        key.path.split(['.', '[']).rfind(named).map(|field| format!(".{field}"))
+    });
+    let unread: BTreeSet<String> = fields.filter(|field| !code.contains(field.as_str())).collect();
+    assert!(unread.is_empty(), "docs/settings.md says that every setting has an effect: {unread:?}");
+}
+
+#[test]
 fn no_file_names_a_path_of_somebodys_machine() {
     // Put together here, so that this file does not find itself.
     let homes = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat()];

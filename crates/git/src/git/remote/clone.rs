@@ -27,6 +27,7 @@ pub fn clone(request: &CloneRequest<'_>, environment: &Environment, cancel: &Can
     let CloneRequest { remote, path, depth } = request;
     let program = Program::new(environment);
     let (parent, temporary) = beside(path)?;
+    let missing: Vec<&Path> = parent.ancestors().take_while(|dir| dir.symlink_metadata().is_err()).collect();
     std::fs::create_dir_all(&parent).at("create", &parent)?;
     program.version(&parent)?;
     remove_stale(&parent, path)?;
@@ -42,6 +43,8 @@ pub fn clone(request: &CloneRequest<'_>, environment: &Environment, cancel: &Can
     if cloned.is_err() {
         // What is left over is removed by the next clone.
         let _ = remove_directory(&temporary);
+        // Others may have put something there meanwhile.
+        let _ = missing.into_iter().try_for_each(std::fs::remove_dir);
     }
     cloned
 }

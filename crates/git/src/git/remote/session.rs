@@ -104,6 +104,7 @@ pub fn bring_records_apart(
     records: &RemoteRecords,
     depth: u32,
     environment: &Environment,
+    cancel: &Cancel,
 ) -> Result<Repo, RemoteError> {
     let program = Program::new(environment);
     let run = |dir: &Path, args: &[&OsStr]| match program.run(dir, args)? {
@@ -113,7 +114,7 @@ pub fn bring_records_apart(
     let (parent, word) = (path.parent().unwrap_or(path), OsStr::new);
     run(parent, &[word("init"), word("--quiet"), word("--bare"), path.as_os_str()])?;
     let refspecs = records.iter().map(|(context, (name, _))| format!("+{name}:{}", local(session, context)));
-    fetch_records(&program, path, remote, refspecs, Some(depth), &Cancel::never())?;
+    fetch_records(&program, path, remote, refspecs, Some(depth), cancel)?;
     // No repository is opened whose HEAD is nowhere.
     if let Some((_, at)) = records.values().next() {
         run(path, &[word("update-ref"), word("--no-deref"), word("HEAD"), word(&at.to_string())])?;

@@ -1,7 +1,9 @@
 //! What git does to a file's content on its way into the repository: line ends, encodings, `ident`, filter programs.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::sync::atomic::AtomicBool;
 
 use gix::bstr::{BStr, BString};
 use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
@@ -10,9 +12,44 @@ use gix::objs::Find as _;
 
 use super::Worktree;
 use super::held_back::HoldReason;
-use super::limits::CommitLimits;
+use super::limits::{CommitLimits, MIB};
 use crate::git::error::{Error, LibraryContext as _, explain};
+use crate::git::writer::Writer;
 use os::confined_fs::ConfinedDir;
+
+/// The largest content that is kept in memory, where a file can be read again instead.
+const MOST_IN_MEMORY: u64 = 32 * MIB;
+
+/// A file's content as git stores it.
+pub(super) enum FileContent {
+    Bytes(Vec<u8>),
+    /// It is that of a large file, which no filter changes.
+    Large(File, u64),
+}
+
+impl FileContent {
+    pub fn id(&mut self, hash: gix::hash::Kind) -> Result<gix::ObjectId, Error> {
+        let (kind, doing) = (gix::objs::Kind::Blob, "hash a file");
+        match self {
+            Self::Bytes(bytes) => gix::objs::compute_hash(hash, kind, bytes).doing(doing),
+            Self::Large(file, size) => {
+                let (mut progress, never) = (gix::progress::Discard, AtomicBool::new(false));
+                gix::objs::compute_stream_hash(hash, kind, file, *size, &mut progress, &never).doing(doing)
+            }
+        }
+    }
+
+    /// Collects it as the blob of this id. Returns whether it still is.
+    pub fn write(self, id: &gix::oid, writer: &mut Writer) -> Result<bool, Error> {
+        match self {
+            Self::Bytes(bytes) => writer.blob(&bytes).map(|_| true),
+            Self::Large(mut file, size) => match file.rewind() {
+                Ok(()) => writer.large_blob(id, size, &mut file),
+                Err(_) => Ok(false),
+            },
+        }
+    }
+}
 
 /// Git's filters, set up from the held configuration and the attribute files as they are now.
 pub(super) struct Filters {
@@ -50,7 +87,7 @@ impl Filters {
         path: &BStr,
         size: u64,
         limits: &CommitLimits,
-    ) -> Result<Vec<u8>, HoldReason> {
+    ) -> Result<FileContent, HoldReason> {
         let unreadable = |error: std::io::Error| HoldReason::Unreadable(error.to_string());
         let objects = &worktree.handle.objects;
         let platform = self.attributes.at_entry(path, Some(Mode::FILE), objects).map_err(unreadable)?;
@@ -79,6 +116,10 @@ impl Filters {
             .map_err(|error| HoldReason::Filter(explain(&error)))?;
         let mut bytes = Vec::new();
         match outcome {
+            ToGitOutcome::Unchanged(file) if (MOST_IN_MEMORY..=limits.max_file).contains(&size) => {
+                self.unfiltered.extend(filter.map(|name| (path.to_owned(), name)));
+                return Ok(FileContent::Large(file, size));
+            }
             ToGitOutcome::Unchanged(file) => {
                 file.take(limits.max_file.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
             }
@@ -93,7 +134,7 @@ impl Filters {
         if let Some(name) = filter.filter(|_| !is_filtered) {
             self.unfiltered.push((path.to_owned(), name));
         }
-        Ok(bytes)
+        Ok(FileContent::Bytes(bytes))
     }
 
     /// The mode git gives the file; what the file system cannot express stays as it was recorded.

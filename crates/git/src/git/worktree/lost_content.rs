@@ -39,13 +39,13 @@ pub fn collect_lost_content(worktree: &mut Worktree, writer: &mut Writer) -> Res
     let (mut filters, mut found) = (Filters::new(worktree)?, BTreeSet::new());
     let mut lost = Vec::new();
     for (path, id) in unreadable {
-        match read_file::content(worktree, path.as_ref(), &mut filters, &CommitLimits::NONE)? {
-            (FileState::File(file), bytes) if file.id == id => {
-                writer.blob(&bytes)?;
-                found.insert(id);
-                content.found.push(RepoPath::new(path));
-            }
-            _ => lost.push((path, id)),
+        let (state, bytes) = read_file::content(worktree, path.as_ref(), &mut filters, &CommitLimits::NONE)?;
+        let is_same = matches!(state, FileState::File(file) if file.id == id);
+        if is_same && bytes.write(&id, writer)? {
+            found.insert(id);
+            content.found.push(RepoPath::new(path));
+        } else {
+            lost.push((path, id));
         }
     }
     lost.retain(|(_, id)| !found.contains(id));

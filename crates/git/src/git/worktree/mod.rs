@@ -101,7 +101,7 @@ pub(crate) use restore::restore_sparing;
 pub use restore::{Restored, reset_sparing, reset_to, restore};
 pub use rule_files::are_ignore_rules;
 pub use scan::{scan_all, scan_paths, uncommitted};
-pub use scan_result::ScanResult;
+pub use scan_result::{ScanResult, Uncommitted};
 pub use set_up::{snapshot_setup, snapshot_setup_again};
 pub use setup_changes::has_lost_setup;
 pub use setup_changes::{is_set_up, undone_setup};

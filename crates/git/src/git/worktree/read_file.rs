@@ -7,11 +7,11 @@ use gix::index::entry::{Mode, Stat};
 
 use super::Worktree;
 use super::cache::CachedEntry;
-use super::filters::Filters;
+use super::filters::{FileContent, Filters};
 use super::held_back::HoldReason;
 use super::limits::CommitLimits;
 use super::tree_paths::parents;
-use crate::git::error::{Error, LibraryContext as _};
+use crate::git::error::Error;
 use crate::git::writer::Writer;
 
 /// The state of a path.
@@ -30,11 +30,12 @@ pub(super) fn read(
     writer: &mut Writer,
     limits: &CommitLimits,
 ) -> Result<FileState, Error> {
-    let (found, bytes) = content(worktree, path, filters, limits)?;
+    let (found, content) = content(worktree, path, filters, limits)?;
     if let FileState::File(file) = &found
         && worktree.cache.known(path).is_none_or(|known| known.id != file.id)
+        && !content.write(&file.id, writer)?
     {
-        writer.blob(&bytes)?;
+        return Ok(FileState::Held(HoldReason::Unreadable("it changed while it was read".to_owned())));
     }
     Ok(found)
 }
@@ -45,8 +46,8 @@ pub(super) fn content(
     path: &BStr,
     filters: &mut Filters,
     limits: &CommitLimits,
-) -> Result<(FileState, Vec<u8>), Error> {
-    let nothing = |found: FileState| Ok((found, Vec::new()));
+) -> Result<(FileState, FileContent), Error> {
+    let nothing = |found: FileState| Ok((found, FileContent::Bytes(Vec::new())));
     let recorded = worktree.cache.known(path);
     if !worktree.has_real_parents(path) {
         return nothing(absent(worktree, path));
@@ -64,23 +65,28 @@ pub(super) fn content(
         // A submodule is a directory; any other file that became one is gone, its files come by themselves.
         return nothing(if recorded_mode == Some(Mode::COMMIT) { FileState::Same } else { FileState::Gone });
     }
-    let bytes = if metadata.is_symlink() {
+    let mut content = if metadata.is_symlink() {
         match std::fs::read_link(&place) {
-            Ok(target) => target.as_os_str().as_bytes().to_vec(),
+            Ok(target) => FileContent::Bytes(target.as_os_str().as_bytes().to_vec()),
             Err(error) => return nothing(FileState::Held(HoldReason::Unreadable(error.to_string()))),
         }
     } else if metadata.is_file() {
         match filters.clean(worktree, path, metadata.len(), limits) {
-            Ok(bytes) => bytes,
+            Ok(content) => content,
             Err(held) => return nothing(FileState::Held(held)),
         }
     } else {
         return nothing(FileState::Gone);
     };
     let mode = filters.mode(&metadata, recorded_mode);
-    let id =
-        gix::objs::compute_hash(worktree.handle.object_hash(), gix::objs::Kind::Blob, &bytes).doing("hash a file")?;
-    Ok((FileState::File(CachedEntry { id, mode, stat }), bytes))
+    let id = match (content.id(worktree.handle.object_hash()), &content) {
+        // It has become shorter.
+        (Err(error), FileContent::Large(..)) => {
+            return nothing(FileState::Held(HoldReason::Unreadable(error.to_string())));
+        }
+        (id, _) => id?,
+    };
+    Ok((FileState::File(CachedEntry { id, mode, stat }), content))
 }
 
 /// The state of a path where only a submodule can be. It is not read: files there are in no tree.

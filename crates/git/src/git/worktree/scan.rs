@@ -18,7 +18,7 @@ use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 use super::filters::Filters;
 use super::read_file::{self, FileState};
 use super::rule_files::are_ignore_rules;
-use super::scan_result::ScanResult;
+use super::scan_result::{ScanResult, Uncommitted};
 use super::submodules::{self, Submodules};
 use super::tree_paths::parents;
 use super::walk::{SMALL, walk};
@@ -82,7 +82,7 @@ pub fn scan_all(worktree: &mut Worktree) -> Result<ScanResult, Error> {
 
 /// What of a user's checkout no commit has: what a scan finds, what is staged alone, and submodules that stand elsewhere
 /// or have changes of their own.
-pub fn uncommitted(worktree: &mut Worktree) -> Result<BTreeSet<RepoPath>, Error> {
+pub fn uncommitted(worktree: &mut Worktree) -> Result<Uncommitted, Error> {
     let scan = scan_all(worktree)?;
     let mut paths: BTreeSet<RepoPath> = scan.paths().collect();
     paths.extend(worktree.cache.staged.iter().map(|path| RepoPath::new(path.to_vec())));
@@ -97,7 +97,7 @@ pub fn uncommitted(worktree: &mut Worktree) -> Result<BTreeSet<RepoPath>, Error>
         let names = worktree.repo.shared.program.run(&worktree.root, args)?.success()?;
         paths.extend(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(RepoPath::new));
     }
-    Ok(paths)
+    Ok(Uncommitted { paths, nested: scan.nested })
 }
 
 /// Reads tracked files whose stat tells nothing, as they are read for a tree.

@@ -27,6 +27,15 @@ pub struct ScanResult {
     pub(super) unlocked: Vec<RepoPath>,
 }
 
+/// What of a checkout no commit has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uncommitted {
+    /// Files, and submodules that stand elsewhere or have changes of their own.
+    pub paths: BTreeSet<RepoPath>,
+    /// Repositories inside that are no submodules.
+    pub nested: Vec<RepoPath>,
+}
+
 impl ScanResult {
     /// Whether nothing may have changed.
     pub fn is_empty(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Seek as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -465,6 +466,38 @@ fn nested_repositories_are_named_and_not_committed() {
     assert_eq!(told(&written.warnings), ["nested-repository: `inner` is a nested repository; it is not committed"]);
     let named = git::worktree::scan_paths(&mut worktree, &["inner/file".into()]).unwrap();
     assert_eq!((named.is_empty(), names(&named.nested)), (true, vec!["inner".to_owned()]));
+}
+
+#[test]
+fn a_large_file_is_written_in_pieces() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let place = worktree.root().join("large");
+    let mut file = fs::File::create(&place).unwrap();
+    file.set_len(40 << 20).unwrap();
+    file.write_all(b"begin").unwrap();
+    file.seek(std::io::SeekFrom::End(0)).unwrap();
+    file.write_all(b"end").unwrap();
+    let temporary = || {
+        let below = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
+        let files = below(repo.common_dir().join("objects")).flat_map(|entry| below(entry.path()));
+        files.filter(|file| file.file_name().to_string_lossy().starts_with("tmp_obj_")).count()
+    };
+    let scan = git::worktree::scan_all(&mut worktree).unwrap();
+    let mut writer = repo.writer();
+    let built = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE).unwrap();
+    assert_eq!((names(&built.paths), temporary()), (vec!["large".to_owned()], 1));
+    drop(writer);
+    assert_eq!(temporary(), 0, "a transition that fails leaves nothing behind");
+    let mut writer = repo.writer();
+    let built = git::worktree::commit_tree(&mut worktree, &scan, &mut writer, &CommitLimits::NONE).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(temporary(), 0);
+    let theirs = sandbox.git(worktree.root(), &["hash-object", "large"]);
+    let ours = sandbox.git("repo", &["rev-parse", &format!("{}:large", built.tree)]);
+    assert_eq!(ours, theirs);
+    sandbox.git("repo", &["fsck", "--full", "--no-dangling"]);
 }
 
 #[test]
