@@ -12,7 +12,7 @@ use pleach_core::ids::TaskId;
 use pleach_core::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
 use pleach_core::state::Phase;
 use pleach_core::step::{Feedback, FeedbackKind, shown_name};
-use pleach_core::text::{first_line, shorten};
+use pleach_core::text::{counted, first_line, shorten};
 use pleach_core::trailer::CommitMessage;
 use serde_json::{Value, json};
 
@@ -147,7 +147,7 @@ impl<'a> TaskView<'a> {
     /// The test results of an inner node.
     fn gate(&self) -> String {
         let (not_done, all) = self.not_done();
-        let done = format!("{} of {all} tasks done", all - not_done.len());
+        let done = format!("{} of {} done", all - not_done.len(), counted(all, "task"));
         let Some(tests) = self.tests() else { return done };
         format!("{done}, its tests {tests}")
     }
@@ -199,7 +199,7 @@ impl<'a> TaskView<'a> {
             });
             return Ok(text);
         }
-        let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]);
+        let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]).text(4).text(5).less([2, 3]);
         for found in &self.state.steps {
             table.row([
                 found.step.status(),
@@ -210,7 +210,7 @@ impl<'a> TaskView<'a> {
                 place(found, context),
             ]);
         }
-        text.push_str(&format!("\n{table}\n"));
+        text.push_str(&format!("\n{}\n", table.shown()));
         if let Some(found) = self.state.newest().filter(|found| !found.step.passed) {
             let body = message(&context.place.repo, found)?.body;
             if !body.trim().is_empty() {

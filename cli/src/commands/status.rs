@@ -34,7 +34,7 @@ use crate::next_commands::{about, resume_task};
 use crate::place::Place;
 use crate::place::target;
 use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
-use crate::render::{Out, pushes, question, run_tree, session as show, spent};
+use crate::render::{Out, Pages, pushes, question, run_tree, session as show, spent};
 use crate::runtime::single;
 use crate::sessions::{self, SessionGround};
 use crate::settings;
@@ -332,7 +332,7 @@ impl Overview<'_> {
         parts.extend(self.broken.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
         parts.extend(self.worked.as_ref().map(|holder| format!("worked by {}", holder.text)));
         if !self.tasks.is_empty() {
-            parts.push(task::table(&self.tasks, &self.marks).to_string());
+            parts.push(task::table(&self.tasks, &self.marks).shown());
         }
         parts.extend(self.unreadable.iter().cloned());
         if !self.open.is_empty() {
@@ -369,7 +369,6 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     let is_landing = unfinished_landings(repo).contains(&summary.session);
     let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
     let mirrored = mirrored(sessions, summary)?;
-    let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
         let of_record = branches.iter().find(|branch| branch.repo_work.repo == summary.started.record_repo());
@@ -389,7 +388,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         document["runs"] = json!(all_runs);
         document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
-        return out.json(&document);
+        return Out::new().json(&document);
     }
     let merge = merge(globals, summary, &branches);
     let mut fields = details(summary, resume_hint(globals, repo, summary), merge, &branches, copies);
@@ -399,16 +398,14 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     fields.extend(mirrored.map(|report| ("mirror", show::mirrored(&report))));
     let to_finish = format!("cut off; `pleach land {}` finishes it", summary.run);
     fields.extend(is_landing.then_some(("landing", to_finish)));
-    out.line(show::fields(&fields))?;
+    let mut text = format!("{}\n", show::fields(&fields));
     if all_runs.len() > 1 {
-        out.line("")?;
-        out.line(run_tree::text(&all_runs, clock::now()))?;
+        text.push_str(&format!("\n{}\n", run_tree::text(&all_runs, clock::now())));
     }
-    if view.timeline().is_empty() {
-        return Ok(());
+    if !view.timeline().is_empty() {
+        text.push_str(&format!("\n{}\n", show::timeline(view, globals.verbosity > 0)));
     }
-    out.line("")?;
-    out.line(show::timeline(view, globals.verbosity > 0))
+    Pages::new(globals)?.text(&text)
 }
 
 /// What the mirror says of a run, if one may be asked.
@@ -476,7 +473,7 @@ fn details(
     }
     fields.extend(copies.into_iter().map(|path| ("worktree", path)));
     let spent = spent(&summary.spent);
-    fields.push(("spent", format!("{} turns, {spent}", summary.turns)));
+    fields.push(("spent", format!("{}, {spent}", counted(summary.turns, "turn"))));
     fields.push(("started", format!("{} ({} ago)", summary.started_at, show::age(summary.started_at, clock::now()))));
     fields
 }
