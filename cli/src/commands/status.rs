@@ -33,6 +33,7 @@ use crate::mirror::known_mirror;
 use crate::next_commands::{about, resume_task};
 use crate::place::Place;
 use crate::place::target;
+use crate::prompt::BUILT_IN;
 use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
 use crate::render::{Out, Pages, pushes, question, run_tree, session as show, spent};
 use crate::runtime::single;
@@ -136,7 +137,9 @@ fn picked(
         (true, None) => sessions::no_session(&error),
         (false, _) => sessions::no_task_or_session(&error),
     })?;
-    one(globals, of_sessions, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
+    let is_whole = globals.json || globals.verbosity > 0;
+    let view = if is_whole { View::load(repo, &found) } else { View::newest(repo, &found, show::TURNS) };
+    one(globals, of_sessions, &view.map_err(|error| of_engine(&error))?)
 }
 
 /// Why no tree is shown, where what is checked out has none.
@@ -365,7 +368,9 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         let (at, missing) = read().map_err(|error| of_engine(&error))?;
         branches.push(BranchNow { repo_work, at, missing });
     }
-    let all_runs = runs(repo, &summary.session).map_err(|error| of_engine(&error))?;
+    let has_replays = History::runs(repo, &summary.session).map_err(|error| of_record(&error))?.len() > 1;
+    let is_shown = globals.json || has_replays;
+    let all_runs = if is_shown { runs(repo, &summary.session).map_err(|error| of_engine(&error))? } else { Vec::new() };
     let is_landing = unfinished_landings(repo).contains(&summary.session);
     let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
     let mirrored = mirrored(sessions, summary)?;
@@ -402,9 +407,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     if all_runs.len() > 1 {
         text.push_str(&format!("\n{}\n", run_tree::text(&all_runs, clock::now())));
     }
-    if !view.timeline().is_empty() {
-        text.push_str(&format!("\n{}\n", show::timeline(view, globals.verbosity > 0)));
-    }
+    text.extend(show::timeline(view, globals.verbosity > 0).map(|timeline| format!("\n{timeline}\n")));
     Pages::new(globals)?.text(&text)
 }
 
@@ -442,7 +445,11 @@ fn details(
 ) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.run.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
-    fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
+    fields.push(("pipeline", match &summary.started {
+        // Its name is its goal, cut.
+        started if started.dot_path == BUILT_IN => format!("{BUILT_IN} (built in{simulated})"),
+        started => format!("{} ({}{simulated})", started.name, started.dot_path),
+    }));
     if let Some(task) = &summary.started.task {
         fields.push(("task", format!("{} {} ({} on {})", task.id, shown_name(&task.name), task.tree, task.target)));
     } else if !summary.started.goal.is_empty() {

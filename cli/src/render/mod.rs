@@ -28,7 +28,7 @@ pub use self::{
     diagnostics::Source,
     git_progress::show_git_progress,
     pages::{Pages, columns, set_wide},
-    table::{Table, cut, width, without_beginning},
+    table::{Table, cut, width, without_beginning, wrapped},
     units::{UNKNOWN, bytes, cost, duration, spent, spent_tokens, tokens},
 };
 use crate::code::Code;

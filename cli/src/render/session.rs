@@ -13,7 +13,7 @@ use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
 use pleach_core::text::{counted, first_line, is_steering, listed, shorten};
 use serde_json::{Value, json};
 
-use super::{Table, UNKNOWN, duration, spent_tokens, style, tokens};
+use super::{Table, UNKNOWN, columns, duration, spent_tokens, style, tokens, wrapped};
 use crate::forecast_marks::{ForecastMarks, marked};
 use crate::prompt::BUILT_IN;
 
@@ -62,7 +62,7 @@ pub fn sessions(
     now: Timestamp,
 ) -> String {
     let headings = ["session", "goal", "standing", "node", "turns", "tokens", "branch", "age"];
-    let mut table = Table::new(headings).right(4).right(5).text(1).text(6).less([6, 5, 4, 3, 7]);
+    let mut table = Table::new(headings).right(4).right(5).text(1).less([5, 4, 3, 7]).only_whole(6);
     for (id, summary) in all {
         match summary {
             Ok(summary) => table.row([
@@ -165,13 +165,16 @@ pub fn summary_json(summary: &Summary) -> Value {
 }
 
 /// How many turns of a session are listed, unless all were asked for, and how many lines they take at most.
-const TURNS: usize = 20;
+pub const TURNS: usize = 20;
 const MOMENTS: usize = 4 * TURNS;
 
-/// Turns, failures and checkpoints in order; the newest of them unless `whole`.
-pub fn timeline(view: &View, whole: bool) -> String {
+/// Turns, failures and checkpoints in order, if there are any; the newest of them unless `whole`.
+pub fn timeline(view: &View, whole: bool) -> Option<String> {
     let mut table = turn_table("what");
     let (moments, several) = (view.timeline(), view.summary.started.has_several_repos());
+    if moments.is_empty() {
+        return None;
+    }
     let left_out = if whole { 0 } else { earlier(&moments) };
     for moment in moments.into_iter().skip(left_out) {
         match moment {
@@ -188,10 +191,13 @@ pub fn timeline(view: &View, whole: bool) -> String {
             ]),
         }
     }
-    match left_out {
-        0 => table.shown(),
-        _ => format!("… {}; -v shows all\n{}", counted(left_out, "earlier line"), table.shown()),
-    }
+    let left_out = match left_out {
+        // Nobody has counted what was not read.
+        _ if !view.is_whole() => "… earlier lines; -v shows all\n".to_owned(),
+        0 => String::new(),
+        _ => format!("… {}; -v shows all\n", counted(left_out, "earlier line")),
+    };
+    Some(left_out + &table.shown())
 }
 
 /// How many of these are older than the newest turns.
@@ -326,13 +332,19 @@ pub fn plain(text: &str) -> String {
     text.replace("\r\n", "\n").chars().map(harmless).collect()
 }
 
+/// The fields that are wrapped between words. Others hold what is copied, which a line break would spoil.
+const PROSE: [&str; 6] = ["goal", "standing", "question", "choices", "message", "failed"];
+
 /// Lines of names and values.
 pub fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let room = columns().map_or(usize::MAX, |columns| columns.saturating_sub(width + 2));
     let field = |(name, value): &(&str, String)| {
         let value = plain(value);
+        let room = if PROSE.contains(name) { room } else { usize::MAX };
         let names = std::iter::once(*name).chain(std::iter::repeat(""));
-        let lines = names.zip(value.trim_end().lines()).map(|(name, line)| format!("{name:width$}  {line}"));
+        let lines = value.trim_end().lines().flat_map(|line| wrapped(line, room));
+        let lines = names.zip(lines).map(|(name, line)| format!("{name:width$}  {line}"));
         lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     };
     fields.iter().map(field).collect::<Vec<_>>().join("\n")

@@ -7,7 +7,7 @@ use console::{measure_text_width, truncate_str};
 use super::columns;
 
 /// What a text is cut to before other columns are left out for it, and what is left of it at least.
-const ROOM: usize = 28;
+const ROOM: usize = 36;
 const LEAST: usize = 8;
 
 /// What is between two columns.
@@ -22,6 +22,7 @@ pub struct Table {
     texts: Vec<usize>,
     paths: Vec<usize>,
     less: Vec<usize>,
+    only_whole: Vec<usize>,
     without_empty: bool,
 }
 
@@ -56,6 +57,13 @@ impl Table {
     #[must_use]
     pub fn less<const N: usize>(mut self, columns: [usize; N]) -> Self {
         self.less.extend(columns);
+        self
+    }
+
+    /// A column that a terminal never has room for: with `--wide`, and where there is no terminal, it is there.
+    #[must_use]
+    pub fn only_whole(mut self, column: usize) -> Self {
+        self.only_whole.push(column);
         self
     }
 
@@ -96,6 +104,7 @@ impl Table {
             shown.iter().map(of).sum::<usize>() + GAP * shown.len().saturating_sub(1)
         };
         let whole = usize::MAX;
+        shown.retain(|column| !self.only_whole.contains(column));
         if needs(shown, widths, whole) > room {
             shown.retain(|column| !self.is_empty(*column));
         }
@@ -139,6 +148,27 @@ impl Table {
 /// How many columns of a terminal a text takes: colours take none, some letters two.
 pub fn width(text: &str) -> usize {
     measure_text_width(text)
+}
+
+/// A line in pieces no wider than this, broken between words.
+pub fn wrapped(line: &str, room: usize) -> Vec<String> {
+    let line = line.trim_end();
+    if width(line) <= room {
+        return vec![line.to_owned()];
+    }
+    let (indent, words) = line.split_at(line.len() - line.trim_start().len());
+    let (mut pieces, mut words) = (Vec::new(), words.split(' '));
+    let mut piece = indent.to_owned() + words.next().unwrap_or_default();
+    for word in words {
+        if width(&piece) + 1 + width(word) > room {
+            pieces.push(std::mem::take(&mut piece));
+        } else {
+            piece.push(' ');
+        }
+        piece.push_str(word);
+    }
+    pieces.push(piece);
+    pieces
 }
 
 /// A text in so many columns of a terminal, with a mark where its end is left out.
@@ -200,13 +230,16 @@ mod tests {
 
     #[test]
     fn what_matters_least_is_left_out_first() {
-        let row = ["abcdefgh", "Fix the failing test of the checkout", "done", "12.3k", "pleach/fix/abcdefgh"];
-        let table = table(["session", "goal", "standing", "tokens", "branch"], &[row]).text(1).less([4, 3]);
-        let headings = |room| table.within(Some(room)).lines().next().unwrap_or_default().to_owned();
-        assert_eq!(headings(90), "session   goal                                  standing  tokens  branch");
-        assert_eq!(headings(70), "session   goal                                  standing  tokens");
-        assert_eq!(headings(50), "session   goal                          standing");
-        assert_eq!(table.within(Some(30)), "session   goal        standing\nabcdefgh  Fix the fa…  done");
+        let row = ["abcdefgh", "Fix the failing test of the checkout", "done", "12.3k", "7", "pleach/fix/abcdefgh"];
+        let headings = ["session", "goal", "standing", "tokens", "turns", "branch"];
+        let table = table(headings, &[row]).text(1).less([4, 3]).only_whole(5);
+        let headings = |room| table.within(room).lines().next().unwrap_or_default().to_owned();
+        let goal = "session   goal                                  standing";
+        assert_eq!(headings(None), format!("{goal}  tokens  turns  branch"));
+        assert_eq!(headings(Some(200)), format!("{goal}  tokens  turns"));
+        assert_eq!(headings(Some(70)), format!("{goal}  tokens"));
+        assert_eq!(headings(Some(60)), goal);
+        assert_eq!(table.within(Some(31)), "session   goal         standing\nabcdefgh  Fix the fai…  done");
     }
 
     #[test]
@@ -214,6 +247,13 @@ mod tests {
         let table = table(["name", "age"], &[["日本語のあいさつ", "3s"], ["🌳🌳", "4s"]]).text(0);
         assert_eq!(table.within(None), "name              age\n日本語のあいさつ  3s\n🌳🌳              4s");
         assert_eq!(table.within(Some(16)), "name         age\n日本語のあ…  3s\n🌳🌳         4s");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrapped("  one two three", 9), ["  one two", "three"]);
+        assert_eq!(wrapped("  a  b ", usize::MAX), ["  a  b"]);
+        assert_eq!(wrapped("immeasurable", 5), ["immeasurable"]);
     }
 
     #[test]

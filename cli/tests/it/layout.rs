@@ -5,7 +5,7 @@ use crate::support::TestEnv;
 use crate::terminal::Terminal;
 
 const GOAL: &str = "Fix the failing test of the checkout page: it counts a day too many 日本語のあいさつ when clocks change";
-const TASK: &str = "Let customers save their basket and come back to it later, also on another device of theirs";
+const TASK: &str = "Let customers save their basket and come back to it later, anywhere";
 
 /// A run that has written a file, one that failed, a task and an entry of the queue, all with much to say.
 fn busy() -> TestEnv {
@@ -57,10 +57,10 @@ fn long_results_go_through_the_pager() {
     let session = env.session();
     env.git(&["merge", "--quiet", &format!("pleach/made/{session}")]);
     env.write("home/.gitconfig", "[core]\n\tpager = sed 's/^/paged: /'\n");
-    let status = format!("status {session}");
-    let commands = ["turns", "show 1", "diff", &status, "why made.txt", "compare", "log", "search made"];
-    for command in commands {
-        let Some(shown) = Terminal::shows(&env, 80, &[command]) else { return };
+    let of_session = ["turns SID", "show SID/1", "diff SID", "status SID", "compare SID"];
+    for command in of_session.into_iter().chain(["why made.txt", "log", "search made"]) {
+        let command = command.replace("SID", &session);
+        let Some(shown) = Terminal::shows(&env, 80, &[&command]) else { return };
         let lines: Vec<&str> = shown.lines().filter(|line| !line.trim().is_empty()).collect();
         assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with("paged: ")), "{command}: {shown}");
         let piped = env.pleach(&command.split(' ').collect::<Vec<_>>());
@@ -95,6 +95,9 @@ fn patches_are_coloured_for_a_person_alone() {
         let asked_for = env.pleach(&[&["--color", "always"], &args[..]].concat()).expect(0).stdout;
         assert!(asked_for.contains(added), "{command}: {asked_for}");
         let without = Terminal::shows(&env, 80, &[&format!("--color never {command}")]).expect("a terminal");
+        assert!(without.contains("+new") && !without.contains('\u{1b}'), "{command}: {without}");
+        // As the variable asks that every program asks about colours.
+        let (_, without) = Terminal::open(&env, command).expect("a terminal").end();
         assert!(without.contains("+new") && !without.contains('\u{1b}'), "{command}: {without}");
     }
 }

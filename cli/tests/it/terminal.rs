@@ -42,7 +42,7 @@ impl Terminal {
     pub fn shows(env: &TestEnv, columns: usize, commands: &[&str]) -> Option<String> {
         let (last, before) = commands.split_last().expect("a command");
         let before = before.iter().map(|command| format!("'{}' {command}; ", env!("CARGO_BIN_EXE_pleach")));
-        let first = format!("stty rows 24 cols {columns}; {}true", before.collect::<String>());
+        let first = format!("stty rows 24 cols {columns}; unset NO_COLOR; {}true", before.collect::<String>());
         Some(Self::open_as(env, "xterm", &first, last)?.end().1.replace('\r', ""))
     }
 

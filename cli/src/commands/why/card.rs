@@ -7,7 +7,7 @@ use pleach_core::text::shorten;
 
 use super::table::{lines_words, rows, turns_in_order, who};
 use crate::render::session::{age, plain};
-use crate::render::{columns, cut, style, width};
+use crate::render::{columns, cut, style, width, wrapped};
 
 /// How many lines of a prompt and of a reason a card has, and how many turns are shown, unless all was asked for.
 const PROMPT: usize = 4;
@@ -196,19 +196,4 @@ fn begin(text: &str, most: usize, whole: bool) -> String {
         text.lines().filter(|line| !line.trim().is_empty()).flat_map(|line| wrapped(line, room)).collect();
     let shown = lines.iter().take(most).cloned().collect::<Vec<_>>().join("\n");
     if lines.len() > most { format!("{shown} …") } else { shown }
-}
-
-/// A line in pieces no wider than this, broken between words.
-fn wrapped(line: &str, width: usize) -> Vec<String> {
-    let (mut pieces, mut piece) = (Vec::new(), String::new());
-    for word in line.trim_end().split(' ') {
-        if !piece.is_empty() && self::width(&piece) + 1 + self::width(word) > width {
-            pieces.push(std::mem::take(&mut piece));
-        } else if !piece.is_empty() {
-            piece.push(' ');
-        }
-        piece.push_str(word);
-    }
-    pieces.push(piece);
-    pieces
 }
