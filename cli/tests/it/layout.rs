@@ -53,7 +53,7 @@ fn what_goes_to_no_terminal_is_whole() {
 #[test]
 fn long_results_go_through_the_pager() {
     let env = TestEnv::with_repo();
-    env.run(&graph("made", &(tool("make", "echo made > made.txt") + "start -> make -> exit")), &["-q"]).expect(0);
+    env.run(&graph("made", &(tool("make", "echo made | tee made.txt") + "start -> make -> exit")), &["-q"]).expect(0);
     let session = env.session();
     env.git(&["merge", "--quiet", &format!("pleach/made/{session}")]);
     env.write("home/.gitconfig", "[core]\n\tpager = sed 's/^/paged: /'\n");
