@@ -28,6 +28,9 @@ pub struct GlobalArgs {
     /// Print only results and errors.
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Show tables whole, however wide the terminal is.
+    #[arg(long, global = true)]
+    wide: bool,
     /// When to use colours: `auto` (at a terminal, unless NO_COLOR is set), `always` or `never`.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto", hide_possible_values = true)]
     color: Color,
@@ -87,6 +90,7 @@ impl Globals {
         };
         git::crash::install(&environment).map_err(|error| Failure::new(Code::CrashPointInvalid, error.to_string()))?;
         say::set_up(args.quiet, args.color);
+        crate::render::set_wide(args.wide);
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));
         Ok(Self { dir, here, json: args.json, yes: args.yes, verbosity, config, environment, line })

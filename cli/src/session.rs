@@ -369,8 +369,7 @@ pub fn summary(
             out.line(format!("{} session {id} ({counted})", head("done:")))?;
             match failed_branches {
                 0 => {}
-                1 => out.line("1 branch failed")?,
-                many => out.line(format!("{many} branches failed"))?,
+                failed => out.line(format!("{} failed", pleach_core::text::counted(failed, "branch")))?,
             }
             match session::overspent(session) {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,

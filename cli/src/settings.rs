@@ -8,6 +8,7 @@ use engine::merging::TierOptions;
 use os::plain_file;
 use pleach_core::config::{self, ConfigError, Environment, Layer, MergeSettings, Precedence, Resolved, Source};
 use pleach_core::redact::Redactor;
+use pleach_core::text::counted;
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -171,7 +172,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
     };
     let mut message = match errors.len() {
         1 => String::new(),
-        count => format!("{count} errors in the configuration\n"),
+        count => format!("{} in the configuration\n", counted(count, "error")),
     };
     errors.iter().for_each(|error| {
         let _ = writeln!(message, "{error}");

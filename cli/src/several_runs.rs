@@ -249,7 +249,8 @@ impl RunsAtOnce<'_> {
         }
         if left > 0 {
             exits.push(Exit::Paused);
-            say!("{} not begun", if left == 1 { "1 run was".to_owned() } else { format!("{left} runs were") });
+            let were = if left == 1 { "was" } else { "were" };
+            say!("{} {were} not begun", counted(left, "run"));
         }
         if !runs.is_empty() {
             let (comparison, tests) = compare_untested(self.ground, &runs)?;

@@ -13,7 +13,6 @@ use git::record::History;
 use history::compare::{ComparedRun, Comparison, RunTest};
 use pleach_core::ids::{BranchName, CommitId, RunId};
 use pleach_core::queue::EntryTest;
-use pleach_core::text::shorten;
 
 use crate::answers::Answers;
 use crate::code::Code;
@@ -24,8 +23,8 @@ use crate::lib_errors::{of_engine, of_queue, of_record};
 use crate::next_commands::about;
 use crate::place::{self, Place, Places};
 use crate::queue_settings::queue_settings;
-use crate::render::session::plain;
-use crate::render::{Out, comparison};
+use crate::render::session::{one_line, plain};
+use crate::render::{Out, Pages, comparison};
 use crate::runtime::block_on;
 use crate::session::build;
 use crate::sessions::{self, SessionFilter, SessionGround};
@@ -113,36 +112,35 @@ fn compare(ground: &SessionGround, views: &[View], tests: &Tests) -> Result<Comp
 
 /// Prints a comparison, and the command that lands the first run of it.
 pub fn show(globals: &Globals, comparison: &Comparison, tests: &Tests) -> Result<(), Failure> {
-    let mut out = Out::new();
     if globals.json {
-        return out.json(&serde_json::to_value(comparison).unwrap_or_default());
+        return Out::new().json(&serde_json::to_value(comparison).unwrap_or_default());
     }
-    out.line(comparison::table(comparison))?;
-    if globals.verbosity < 0 {
-        return Ok(());
-    }
-    for run in &comparison.runs {
-        if let Some(why) = &run.why {
-            out.line(format!("{}: {}", run.run, shorten(&plain(why.lines().next().unwrap_or_default()), 80)))?;
+    let mut lines = vec![comparison::table(comparison)];
+    if globals.verbosity >= 0 {
+        for run in &comparison.runs {
+            lines.extend(run.why.iter().map(|why| format!("{}: {}", run.run, one_line(why))));
+            let logs = tests.logs.get(&run.run).filter(|_| globals.verbosity > 0);
+            lines.extend(logs.into_iter().flatten().map(|log| plain(log).trim_end().to_owned()));
         }
-        let logs = tests.logs.get(&run.run).filter(|_| globals.verbosity > 0);
-        logs.into_iter().flatten().try_for_each(|log| out.text(&plain(log)))?;
+        lines.extend(next_commands(globals, comparison, tests));
     }
+    Pages::new(globals)?.text(&(lines.join("\n") + "\n"))
+}
+
+/// The commands that show two good runs, and that land the first.
+fn next_commands(globals: &Globals, comparison: &Comparison, tests: &Tests) -> Vec<String> {
     let about = |command: String| about(globals, &globals.dir, &command, None);
     let good: Vec<&ComparedRun> = comparison.good().collect();
-    if let [one, other, ..] = good[..] {
-        out.line(format!("look:    {}", about(format!("diff {} {}", one.run, other.run))))?;
-    }
-    match good.first() {
-        Some(first) if tests.landed_otherwise.contains(&first.run) => {
-            out.line(format!("next:    {}", about(format!("status {}", first.run))))
-        }
-        Some(first) => out.line(format!("next:    {}", about(format!("land {}", first.run)))),
-        None => match comparison.runs.first() {
-            Some(first) => out.line(format!("next:    {}", about(format!("status {}", first.run)))),
-            None => Ok(()),
-        },
-    }
+    let look = match good[..] {
+        [one, other, ..] => Some(format!("look:    {}", about(format!("diff {} {}", one.run, other.run)))),
+        _ => None,
+    };
+    let next = match (good.first().copied(), comparison.runs.first()) {
+        (Some(first), _) if !tests.landed_otherwise.contains(&first.run) => Some(format!("land {}", first.run)),
+        (Some(first), _) | (None, Some(first)) => Some(format!("status {}", first.run)),
+        (None, None) => None,
+    };
+    look.into_iter().chain(next.map(|command| format!("next:    {}", about(command)))).collect()
 }
 
 /// What the tests of runs have said.

@@ -43,11 +43,11 @@ pub fn run(globals: &Globals, args: ConfigArgs) -> Result<Exit, Failure> {
     match args.explain {
         None if globals.json => out.json(&all_as_json(&settings, &rows))?,
         None => {
-            let mut table = Table::new(["setting", "value", "from"]);
+            let mut table = Table::new(["setting", "value", "from"]).text(1).text(2);
             for row in &rows {
                 table.row([row.path.clone(), brief(row.value.as_ref()), row.source.to_string()]);
             }
-            out.line(table)?;
+            out.line(table.shown())?;
         }
         Some(key) => {
             let found = explain(&key, rows)?;

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_record};
-use crate::render::{Out, Table, cost, tokens};
+use crate::render::{Out, Table, UNKNOWN, cost, tokens};
 use crate::sessions;
 
 /// Show what sessions have cost in tokens and dollars.
@@ -87,28 +87,28 @@ pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
 }
 
 fn table(costs: &Costs) -> String {
-    let mut table = Table::new([costs.by.word(), "turns", "input", "cached", "output", "cost"]);
-    for column in 1..=5 {
-        table = table.right(column);
-    }
+    let headings = [costs.by.word(), "turns", "input", "cached", "output", "cost"];
+    let mut table = (1..=5).fold(Table::new(headings), Table::right).text(0).less([3]);
     let other = if costs.by == By::Session { "(planner)" } else { "(none)" };
     for (key, amount) in &costs.rows {
         table.row(cells(key.as_deref().unwrap_or(other), amount));
     }
     table.row(cells("total", &costs.total));
-    table.to_string()
+    table.shown()
 }
 
 fn cells(name: &str, amount: &Amount) -> [String; 6] {
     let Amount { turns, tokens: used, .. } = amount;
     let cost = cost(amount);
+    let is_known = *turns == 0 || used.total() > 0;
+    let tokens = |count| if is_known { tokens(count) } else { UNKNOWN.to_owned() };
     [
         name.to_owned(),
         turns.to_string(),
         tokens(used.input.saturating_add(used.cache_write)),
         tokens(used.cache_read),
         tokens(used.output),
-        if cost.is_empty() { "-".to_owned() } else { cost },
+        if cost.is_empty() { UNKNOWN.to_owned() } else { cost },
     ]
 }
 

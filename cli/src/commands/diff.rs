@@ -8,7 +8,7 @@ use git::{FileStat, Repo};
 use history::compare::{ComparedPoint, Difference, FileDifference, Operand, is_below};
 use pleach_core::event::Snapshot;
 use pleach_core::ids::{CommitId, ContextId, RepoName, RepoPath, RunId, SessionId, TurnId};
-use pleach_core::text::listed;
+use pleach_core::text::{counted, listed};
 use serde_json::{Value, json};
 
 use crate::code::Code;
@@ -16,7 +16,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_record};
-use crate::render::{Out, Table, comparison, session::plain};
+use crate::render::patch::shown_patch;
+use crate::render::session::{heading, plain};
+use crate::render::{Out, Pages, Table, comparison};
 use crate::sessions::{self, SessionFilter, SessionGround};
 
 /// Show what a session has changed, or the code between two points.
@@ -159,16 +161,15 @@ fn check_paths(repos: &SessionRepos, sides: &[&Snapshot], paths: &[RepoPath]) ->
 
 /// What differs between two points, in these files where some are named.
 fn show(globals: &Globals, difference: &Difference, paths: &[RepoPath]) -> Result<Exit, Failure> {
-    let mut out = Out::new();
     if globals.json {
-        out.json(&serde_json::to_value(difference).unwrap_or_default())?;
+        Out::new().json(&serde_json::to_value(difference).unwrap_or_default())?;
         return Ok(Exit::Done);
     }
     let Difference { a, b, repos } = difference;
+    let mut text = String::new();
     if globals.verbosity >= 0 {
         let rows = [(a.name.as_str(), &a.run), (b.name.as_str(), &b.run)];
-        out.line(comparison::points(&rows))?;
-        out.line("")?;
+        text.push_str(&format!("{}\n\n", comparison::points(&rows)));
     }
     if repos.iter().all(|repo| repo.files.is_empty()) {
         let same = match paths {
@@ -178,18 +179,19 @@ fn show(globals: &Globals, difference: &Difference, paths: &[RepoPath]) -> Resul
                 listed(paths.iter().map(|path| format!("`{}`", plain(&path.to_string()))), usize::MAX)
             ),
         };
-        out.line(format!("{} and {} {same}", a.name, b.name))?;
+        text.push_str(&format!("{} and {} {same}\n", a.name, b.name));
     }
     for repo in repos.iter().filter(|repo| !repo.files.is_empty()) {
         if repos.len() > 1 {
-            out.line(format!("── {}", repo.repo))?;
+            text.push_str(&format!("{}\n", heading(repo.repo.as_str())));
         }
         let stat = |file: &FileDifference| FileStat { path: file.path.clone(), lines: file.added.zip(file.removed) };
         match &repo.patch {
-            Some(patch) => out.text(&plain_patch(patch))?,
-            None => out.line(table(&repo.files.iter().map(stat).collect::<Vec<_>>()))?,
+            Some(patch) => text.push_str(&shown_patch(patch)),
+            None => text.push_str(&format!("{}\n", table(&repo.files.iter().map(stat).collect::<Vec<_>>()))),
         }
     }
+    Pages::new(globals)?.text(&text)?;
     Ok(Exit::Done)
 }
 
@@ -211,28 +213,29 @@ fn changes(
             changes.push(change.read(repo, paths, only_stat, globals.json)?);
         }
     }
-    let mut out = Out::new();
     if globals.json {
         let of_record = changes.iter().find(|change| change.repo == repos.record_name());
         let mut document = of_record.map(RepoChange::json).unwrap_or_default();
         document["session"] = json!(a.summary.session);
         document["repos"] = changes.iter().map(RepoChange::json).collect();
-        out.json(&document)?;
+        Out::new().json(&document)?;
         return Ok(Exit::Done);
     }
     let changed: Vec<&RepoChange> = changes.iter().filter(|change| !change.is_empty()).collect();
     if changed.is_empty() && only_stat {
-        out.line("no file was changed")?;
+        return Out::new().line("no file was changed").map(|()| Exit::Done);
     }
+    let mut text = String::new();
     for change in changed {
         if changes.len() > 1 {
-            out.line(format!("── {}", change.repo))?;
+            text.push_str(&format!("{}\n", heading(change.repo.as_str())));
         }
         match &change.patch {
-            Some(patch) => out.text(&plain_patch(patch))?,
-            None => out.line(table(&change.stat))?,
+            Some(patch) => text.push_str(&shown_patch(patch)),
+            None => text.push_str(&format!("{}\n", table(&change.stat))),
         }
     }
+    Pages::new(globals)?.text(&text)?;
     Ok(Exit::Done)
 }
 
@@ -272,19 +275,8 @@ pub fn file_json(file: &FileStat) -> Value {
     json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)})
 }
 
-/// A patch for a terminal. Carriage returns are part of lines and stay.
-pub fn plain_patch(patch: &str) -> String {
-    patch
-        .split_inclusive('\n')
-        .map(|line| match line.strip_suffix("\r\n") {
-            Some(line) => format!("{}\r\n", plain(line)),
-            None => plain(line),
-        })
-        .collect()
-}
-
 pub fn table(stat: &[FileStat]) -> String {
-    let mut table = Table::new(["file", "added", "removed"]).right(1).right(2);
+    let mut table = Table::new(["file", "added", "removed"]).right(1).right(2).path(0);
     for file in stat {
         let (added, removed) = match file.lines {
             Some((added, removed)) => (added.to_string(), removed.to_string()),
@@ -293,7 +285,7 @@ pub fn table(stat: &[FileStat]) -> String {
         table.row([plain(&file.path.to_string()), added, removed]);
     }
     let sum = |side: fn((u64, u64)) -> u64| stat.iter().filter_map(|file| file.lines).map(side).sum::<u64>();
-    let files = format!("{} files", stat.len());
+    let files = counted(stat.len(), "file");
     table.row([files, sum(|lines| lines.0).to_string(), sum(|lines| lines.1).to_string()]);
-    table.to_string()
+    table.shown()
 }

@@ -15,13 +15,16 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
 use crate::place::{Place, Places};
-use crate::render::Out;
+use crate::render::{Out, columns, wrapped};
 use crate::runtime::single;
 use crate::session::{protection, providers, roster};
 use crate::settings::{self, Settings};
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, known_agents, orphans};
 use crate::workspace_repos::record_repo;
+
+/// Where the message of a finding begins.
+const MESSAGE: usize = 19;
 
 /// Check that everything pleach needs works, and how to fix it.
 ///
@@ -189,9 +192,12 @@ fn shown(finding: &Finding) -> String {
         Level::Error => ("error", anstyle::AnsiColor::Red),
     };
     let style = style.on_default().bold();
-    let mut text = format!("{style}{word:<5}{style:#}  {:<10}  {}", finding.what, finding.message);
+    let behind = format!("\n{}", " ".repeat(MESSAGE));
+    let room = columns().map_or(usize::MAX, |columns| columns.saturating_sub(MESSAGE).max(MESSAGE));
+    let message = finding.message.lines().flat_map(|line| wrapped(line, room)).collect::<Vec<_>>().join(&behind);
+    let mut text = format!("{style}{word:<5}{style:#}  {:<10}  {message}", finding.what);
     if let Some(fix) = &finding.fix {
-        text.push_str(&format!("\n                   fix: {fix}"));
+        text.push_str(&format!("{behind}fix: {fix}"));
     }
     text
 }

@@ -47,7 +47,7 @@ pub fn run(globals: &Globals, args: ForecastArgs) -> Result<Exit, Failure> {
         out.line(format!("{open}; none changes what another or `{target}` has changed"))?;
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(["branch", "with", "expected", "files"]);
+    let mut table = Table::new(["branch", "with", "expected", "files"]).text(0).text(1).text(3);
     for ForecastPair { one, other, overlap, conflicts } in &forecast.pairs {
         let files = |paths: &[RepoPath]| listed(paths, NAMED);
         let (word, files) = if conflicts.is_empty() {
@@ -57,6 +57,6 @@ pub fn run(globals: &Globals, args: ForecastArgs) -> Result<Exit, Failure> {
         };
         table.row([one.to_string(), other.to_string(), word, files]);
     }
-    out.line(table)?;
+    out.line(table.shown())?;
     Ok(Exit::Done)
 }

@@ -12,7 +12,7 @@ use pleach_core::ids::TaskId;
 use pleach_core::progress::{OpenBranch, StepCommit, StepPlace, TaskState, TaskStatus};
 use pleach_core::state::Phase;
 use pleach_core::step::{Feedback, FeedbackKind, shown_name};
-use pleach_core::text::{first_line, shorten};
+use pleach_core::text::{counted, first_line};
 use pleach_core::trailer::CommitMessage;
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_tree};
 use crate::render::session::{fields, plain};
-use crate::render::tree::{CUT_OFF, NAME, RunningTask, gate, running, standing, task_json};
-use crate::render::{Out, Table, duration};
+use crate::render::tree::{CUT_OFF, RunningTask, fitted, gate, running, standing, task_json};
+use crate::render::{Out, Table, duration, width};
 use crate::tree::overview::{TreeContext, TreeWithProgress};
 
 /// The most tasks of a phase that are named.
@@ -147,7 +147,7 @@ impl<'a> TaskView<'a> {
     /// The test results of an inner node.
     fn gate(&self) -> String {
         let (not_done, all) = self.not_done();
-        let done = format!("{} of {all} tasks done", all - not_done.len());
+        let done = format!("{} of {} done", all - not_done.len(), counted(all, "task"));
         let Some(tests) = self.tests() else { return done };
         format!("{done}, its tests {tests}")
     }
@@ -177,8 +177,9 @@ impl<'a> TaskView<'a> {
         }
         let mut text = "\nNot done of it:\n".to_owned();
         for (task, state) in not_done.iter().take(MOST) {
-            let name = shorten(&shown_name(&self.tree.node(task).name), NAME);
-            text.push_str(&format!("  {task} {name}: {}\n", standing(state, &context.limits)));
+            let standing = standing(state, &context.limits);
+            let name = fitted(&self.tree.node(task).name, task.as_str().len() + width(&standing) + 5);
+            text.push_str(&format!("  {task} {name}: {standing}\n"));
         }
         if not_done.len() > MOST {
             text.push_str(&format!("  and {} more; `pleach status -v` lists them\n", not_done.len() - MOST));
@@ -199,7 +200,7 @@ impl<'a> TaskView<'a> {
             });
             return Ok(text);
         }
-        let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]);
+        let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]).text(4).text(5).less([2, 3]);
         for found in &self.state.steps {
             table.row([
                 found.step.status(),
@@ -210,7 +211,7 @@ impl<'a> TaskView<'a> {
                 place(found, context),
             ]);
         }
-        text.push_str(&format!("\n{table}\n"));
+        text.push_str(&format!("\n{}\n", table.shown()));
         if let Some(found) = self.state.newest().filter(|found| !found.step.passed) {
             let body = message(&context.place.repo, found)?.body;
             if !body.trim().is_empty() {

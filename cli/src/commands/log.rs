@@ -119,15 +119,11 @@ pub fn run(globals: &Globals, args: LogArgs) -> Result<Exit, Failure> {
             }
         };
         shown += 1;
-        if globals.json {
-            Out::new().json(&json!(entry))?;
-            continue;
-        }
         let pages = match &mut pages {
             Some(pages) => pages,
             none => none.insert(Pages::new(globals)?),
         };
-        pages.line(&lines.show(&entry))?;
+        if globals.json { pages.line(json!(entry))? } else { pages.line(lines.show(&entry))? }
     }
     if shown == 0 && !globals.json {
         Out::new().line("Nothing has happened that would be listed.")?;

@@ -65,11 +65,11 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         out.line("No logs yet.")?;
         return Ok(warn_incomplete(&trees));
     }
-    let mut table = Table::new(["task", "step", "commit", "file"]);
+    let mut table = Table::new(["task", "step", "commit", "file"]).text(1).path(3).less([2]);
     for FoundLog { task, log, .. } in &found {
         table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{}", log.path, gone(log))]);
     }
-    out.line(table)?;
+    out.line(table.shown())?;
     Ok(warn_incomplete(&trees))
 }
 

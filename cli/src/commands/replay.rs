@@ -275,7 +275,7 @@ fn dry_run(
         out.json(&serde_json::json!(preview))?;
         return Ok(Exit::Done);
     }
-    let times = if planned.len() > 1 { format!(" {} times", planned.len()) } else { String::new() };
+    let times = if planned.len() > 1 { format!(" {}", counted(planned.len(), "time")) } else { String::new() };
     out.line(format!("would replay session {}{times} from {}", point.run, begun.place()))?;
     for (number, variant) in variants.iter().enumerate().filter(|_| variants.len() > 1) {
         out.line(format!("run {}{}", number + 1, variant.words()))?;

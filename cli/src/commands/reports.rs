@@ -55,7 +55,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         out.line("No reports yet.")?;
         return Ok(warn_incomplete(&trees));
     }
-    let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
+    let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2).path(5).less([4]);
     for report in &reports {
         let holds = &report["report"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -73,7 +73,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         let attempts = holds["retries"].as_u64().map(|retries| (retries + 1).to_string()).unwrap_or_default();
         table.row([text(&report["task"]), text(&holds["result"]), attempts, tests, commit, text(&report["path"])]);
     }
-    out.line(table)?;
+    out.line(table.shown())?;
     Ok(warn_incomplete(&trees))
 }
 

@@ -14,7 +14,7 @@ use engine::retention::{Removal, RemovalStep, RepoStep, prepare_removal};
 use git::Repo;
 use git::record::History;
 use pleach_core::ids::{RepoName, RepoPath, RunId, SessionId};
-use pleach_core::text::shell_word;
+use pleach_core::text::{counted, shell_word};
 use serde_json::{Value, json};
 
 use self::select::{Selectors, select};
@@ -325,7 +325,7 @@ fn text(step: &RemovalStep, dry_run: bool) -> String {
             match uncommitted.as_slice() {
                 [] => {}
                 [path] => what.push(format!("uncommitted work in {path}")),
-                paths => what.push(format!("uncommitted work in {} files", paths.len())),
+                paths => what.push(format!("uncommitted work in {}", counted(paths.len(), "file"))),
             }
             let number = if dry_run { "N" } else { "" };
             format!("{} {} at {reference}{number}", done("kept", "would keep"), what.join(" and "))

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
-use crate::render::{Out, columns, journal};
+use crate::render::{Out, Pages, columns, journal};
 use crate::sessions::{self, resolve_scope};
 
 /// Search what was said: prompts, answers, tool calls and output.
@@ -86,13 +86,17 @@ pub fn run(globals: &Globals, args: SearchArgs) -> Result<Exit, Failure> {
         let failure = Failure::new(Code::RegexInvalid, error.to_string());
         failure.because(&error).hint("leave --regex out to look for the text as it is written")
     })?;
-    let (mut out, mut shown, mut failed) = (Out::new(), 0, None);
-    let columns = columns();
+    let (mut shown, mut failed) = (0, None);
+    let (columns, mut pages) = (columns(), None);
     let mut show = |found| -> Result<(), Failure> {
         match found {
             Ok(hit) => {
                 shown += 1;
-                if globals.json { out.json(&json!(hit)) } else { out.line(journal::hit(&hit, columns)) }
+                let pages = match &mut pages {
+                    Some(pages) => pages,
+                    none => none.insert(Pages::new(globals)?),
+                };
+                if globals.json { pages.line(json!(hit)) } else { pages.line(journal::hit(&hit, columns)) }
             }
             Err(error) => {
                 let error: history::journal::SearchError = error;
@@ -115,7 +119,7 @@ pub fn run(globals: &Globals, args: SearchArgs) -> Result<Exit, Failure> {
         return if failure.code == Code::OutputClosed { Ok(Exit::Done) } else { Err(failure) };
     }
     if shown == 0 && !globals.json {
-        out.line("Nobody said that.")?;
+        Out::new().line("Nobody said that.")?;
     }
     Ok(Exit::Done)
 }

@@ -12,13 +12,13 @@ use pleach_core::trailer::{CommitMessage, TurnFacts};
 use serde_json::{Value, json};
 
 use crate::code::Code;
-use crate::commands::diff::plain_patch;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git};
 use crate::place::Place;
-use crate::render::{Out, duration, session as show, tokens};
+use crate::render::patch::shown_patch;
+use crate::render::{Out, Pages, UNKNOWN, duration, session as show, tokens};
 use crate::sessions::{self, SessionFilter, SessionGround};
 use turn_text::TurnText;
 
@@ -58,11 +58,10 @@ pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
         Some((session, turn)) => of_turn(&ground, session, &turn)?.both(whole),
         None => of_commit(&ground, &args.what, whole)?,
     };
-    let mut out = Out::new();
     if globals.json {
-        out.json(&document)?;
+        Out::new().json(&document)?;
     } else {
-        out.text(&text)?;
+        Pages::new(globals)?.text(&text)?;
     }
     Ok(Exit::Done)
 }
@@ -214,8 +213,8 @@ impl TurnPage {
         text.extend(self.turn.iter().map(|spoken| spoken.text(whole)));
         for shown in self.commits.iter().filter(|shown| !shown.patch.is_empty()) {
             let at = shown.repo.as_ref().map(|repo| format!(" in {repo}")).unwrap_or_default();
-            text.push_str(&format!("\n── diff{at}\n"));
-            text.push_str(&plain_patch(&shown.patch));
+            text.push_str(&format!("\n{}\n", show::heading(&format!("diff{at}"))));
+            text.push_str(&shown_patch(&shown.patch));
         }
         text
     }
@@ -275,5 +274,8 @@ fn spent(usage: &Usage, cost_usd: Option<f64>, unbilled: bool) -> String {
         0 => String::new(),
         cached => format!(", {} cached", tokens(cached)),
     };
+    if usage.total() == 0 {
+        return format!("{UNKNOWN}{cost}");
+    }
     format!("{} ({} in{cached}, {} out{cost})", tokens(usage.total()), tokens(usage.input), tokens(usage.output))
 }

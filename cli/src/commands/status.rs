@@ -33,8 +33,9 @@ use crate::mirror::known_mirror;
 use crate::next_commands::{about, resume_task};
 use crate::place::Place;
 use crate::place::target;
+use crate::prompt::BUILT_IN;
 use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
-use crate::render::{Out, pushes, question, run_tree, session as show, spent};
+use crate::render::{Out, Pages, pushes, question, run_tree, session as show, spent};
 use crate::runtime::single;
 use crate::sessions::{self, SessionGround};
 use crate::settings;
@@ -136,7 +137,9 @@ fn picked(
         (true, None) => sessions::no_session(&error),
         (false, _) => sessions::no_task_or_session(&error),
     })?;
-    one(globals, of_sessions, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
+    let is_whole = globals.json || globals.verbosity > 0;
+    let view = if is_whole { View::load(repo, &found) } else { View::newest(repo, &found, show::TURNS) };
+    one(globals, of_sessions, &view.map_err(|error| of_engine(&error))?)
 }
 
 /// Why no tree is shown, where what is checked out has none.
@@ -332,7 +335,7 @@ impl Overview<'_> {
         parts.extend(self.broken.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
         parts.extend(self.worked.as_ref().map(|holder| format!("worked by {}", holder.text)));
         if !self.tasks.is_empty() {
-            parts.push(task::table(&self.tasks, &self.marks).to_string());
+            parts.push(task::table(&self.tasks, &self.marks).shown());
         }
         parts.extend(self.unreadable.iter().cloned());
         if !self.open.is_empty() {
@@ -365,11 +368,12 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         let (at, missing) = read().map_err(|error| of_engine(&error))?;
         branches.push(BranchNow { repo_work, at, missing });
     }
-    let all_runs = runs(repo, &summary.session).map_err(|error| of_engine(&error))?;
+    let has_replays = History::runs(repo, &summary.session).map_err(|error| of_record(&error))?.len() > 1;
+    let is_shown = globals.json || has_replays;
+    let all_runs = if is_shown { runs(repo, &summary.session).map_err(|error| of_engine(&error))? } else { Vec::new() };
     let is_landing = unfinished_landings(repo).contains(&summary.session);
     let landing: &[Landing] = if is_landing { &summary.state.landing } else { &[] };
     let mirrored = mirrored(sessions, summary)?;
-    let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
         let of_record = branches.iter().find(|branch| branch.repo_work.repo == summary.started.record_repo());
@@ -389,7 +393,7 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         document["runs"] = json!(all_runs);
         document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
-        return out.json(&document);
+        return Out::new().json(&document);
     }
     let merge = merge(globals, summary, &branches);
     let mut fields = details(summary, resume_hint(globals, repo, summary), merge, &branches, copies);
@@ -399,16 +403,12 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
     fields.extend(mirrored.map(|report| ("mirror", show::mirrored(&report))));
     let to_finish = format!("cut off; `pleach land {}` finishes it", summary.run);
     fields.extend(is_landing.then_some(("landing", to_finish)));
-    out.line(show::fields(&fields))?;
+    let mut text = format!("{}\n", show::fields(&fields));
     if all_runs.len() > 1 {
-        out.line("")?;
-        out.line(run_tree::text(&all_runs, clock::now()))?;
+        text.push_str(&format!("\n{}\n", run_tree::text(&all_runs, clock::now())));
     }
-    if view.timeline().is_empty() {
-        return Ok(());
-    }
-    out.line("")?;
-    out.line(show::timeline(view, globals.verbosity > 0))
+    text.extend(show::timeline(view, globals.verbosity > 0).map(|timeline| format!("\n{timeline}\n")));
+    Pages::new(globals)?.text(&text)
 }
 
 /// What the mirror says of a run, if one may be asked.
@@ -445,7 +445,11 @@ fn details(
 ) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.run.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
-    fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
+    fields.push(("pipeline", match &summary.started {
+        // Its name is its goal, cut.
+        started if started.dot_path == BUILT_IN => format!("{BUILT_IN} (built in{simulated})"),
+        started => format!("{} ({}{simulated})", started.name, started.dot_path),
+    }));
     if let Some(task) = &summary.started.task {
         fields.push(("task", format!("{} {} ({} on {})", task.id, shown_name(&task.name), task.tree, task.target)));
     } else if !summary.started.goal.is_empty() {
@@ -476,7 +480,7 @@ fn details(
     }
     fields.extend(copies.into_iter().map(|path| ("worktree", path)));
     let spent = spent(&summary.spent);
-    fields.push(("spent", format!("{} turns, {spent}", summary.turns)));
+    fields.push(("spent", format!("{}, {spent}", counted(summary.turns, "turn"))));
     fields.push(("started", format!("{} ({} ago)", summary.started_at, show::age(summary.started_at, clock::now()))));
     fields
 }

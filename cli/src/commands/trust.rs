@@ -1,7 +1,7 @@
 //! `pleach trust`
 
 use clap::Args;
-use pleach_core::text::{first_line, visible};
+use pleach_core::text::{counted, first_line, visible};
 use serde_json::json;
 
 use crate::code::Code;
@@ -59,7 +59,7 @@ fn list(globals: &Globals, agreements: &[Approval]) -> Result<(), Failure> {
     if agreements.is_empty() {
         return out.line("You have approved nothing yet.");
     }
-    let mut table = Table::new(["key", "repository", "kind", "from", "text"]);
+    let mut table = Table::new(["key", "repository", "kind", "from", "text"]).path(1).text(3).text(4).less([3]);
     for agreement in agreements {
         table.row([
             short(&agreement.key),
@@ -69,7 +69,7 @@ fn list(globals: &Globals, agreements: &[Approval]) -> Result<(), Failure> {
             headline(agreement),
         ]);
     }
-    out.line(table)
+    out.line(table.shown())
 }
 
 fn headline(agreement: &Approval) -> String {
@@ -84,7 +84,7 @@ fn pick(store: &Store, key: &str) -> Result<Approval, Failure> {
     match (found.pop(), found.len()) {
         (Some(only), 0) => Ok(only),
         (Some(_), more) => {
-            Err(Failure::new(Code::NoSuchAgreement, format!("{} approvals begin with `{key}`", more + 1))
+            Err(Failure::new(Code::NoSuchAgreement, format!("{} begin with `{key}`", counted(more + 1, "approval")))
                 .hint("give more digits; `pleach trust --json` shows whole keys and repositories"))
         }
         (None, _) => Err(Failure::new(Code::NoSuchAgreement, format!("no approval begins with `{key}`"))

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
-use crate::render::{Out, session as show};
+use crate::render::{Out, Pages, session as show};
 use crate::sessions;
 
 /// List the turns of a session.
@@ -23,10 +23,9 @@ pub struct TurnsArgs {
 pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let view = sessions::load(globals, &repo, args.session.as_deref())?;
-    let mut out = Out::new();
     if globals.json {
         let (turns, failures) = (view.turns(), view.failures());
-        out.json(
+        Out::new().json(
             &json!({"session": view.summary.session, "run": view.summary.run, "turns": turns, "failures": failures}),
         )?;
         return Ok(Exit::Done);
@@ -34,9 +33,10 @@ pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     let moments: Vec<Moment> =
         view.timeline().into_iter().filter(|moment| !matches!(moment, Moment::Checkpoint(_))).collect();
     if moments.is_empty() {
-        out.line("No turns yet.")?;
+        Out::new().line("No turns yet.")?;
     } else {
-        out.line(show::turns(&moments, view.summary.started.has_several_repos()))?;
+        let turns = show::turns(&moments, view.summary.started.has_several_repos());
+        Pages::new(globals)?.text(&format!("{turns}\n"))?;
     }
     Ok(Exit::Done)
 }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_why};
 use crate::place::Place;
-use crate::render::Out;
+use crate::render::{Out, Pages};
 use crate::sessions::SessionGround;
 
 /// Show the turn that wrote a line, its prompt and its reason.
@@ -66,7 +66,6 @@ pub fn run(globals: &Globals, args: WhyLineArgs) -> Result<Exit, Failure> {
     let (repo, subject) = subject(globals, &ground, &args)?;
     let place = place_of(&ground, repo);
     let why = WhyGround::new(place.repo.clone(), place.name.clone(), ground.place.repo.clone());
-    let mut out = Out::new();
     let (document, text, unread) = match subject {
         Subject::Commit(id) => {
             let found: CommitWhy = why_commit(&why, id, args.ignore_blanks).map_err(of_why)?;
@@ -86,15 +85,15 @@ pub fn run(globals: &Globals, args: WhyLineArgs) -> Result<Exit, Failure> {
             let found: FileWhy = why_file(&why, &start, &options).map_err(of_why)?;
             let text = match lines {
                 Some(_) => card::text(&start, &found, globals.verbosity > 0),
-                None => table::text(&start, &found, globals.verbosity > 0),
+                None => table::text(&start, &found),
             };
             (json!(found), text, found.unread)
         }
     };
     if globals.json {
-        out.json(&document)?;
+        Out::new().json(&document)?;
     } else {
-        out.text(&text)?;
+        Pages::new(globals)?.text(&text)?;
         say_unread(unread.keys(), unread.values().next());
     }
     Ok(Exit::Done)

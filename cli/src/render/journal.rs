@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use super::session::plain;
 use super::style::{self, FAINT, paint};
+use super::{cut, width, without_beginning};
 
 /// What the columns of the log take at least: the run or turn, and the word for what happened.
 const RUN: usize = 11;
@@ -14,25 +15,17 @@ const WORD: usize = 10;
 /// What is left for words however long the name of a turn is.
 const LEAST: usize = 12;
 
-/// A text in so many columns at most.
-fn cut(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// Lines of the log, with a heading for each day.
 #[derive(Debug)]
 pub struct LogLines {
-    columns: usize,
+    columns: Option<usize>,
     turns: bool,
     day: Option<String>,
 }
 
 impl LogLines {
-    /// Lines of so many columns.
-    pub fn new(columns: usize, turns: bool) -> Self {
+    /// Lines of so many columns, or of as many as they need.
+    pub fn new(columns: Option<usize>, turns: bool) -> Self {
         Self { columns, turns, day: None }
     }
 
@@ -50,7 +43,8 @@ impl LogLines {
         let width = if self.turns { TURN } else { RUN };
         let word = word(entry);
         let used = 7 + who.chars().count().max(width) + 2 + word.chars().count().max(WORD) + 2;
-        let text = cut(&plain(&text(entry)).replace(['\n', '\t'], " "), self.columns.saturating_sub(used).max(LEAST));
+        let room = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(used).max(LEAST));
+        let text = cut(&plain(&text(entry)).replace(['\n', '\t'], " "), room);
         let (name, gap) = (style::standing(&word), " ".repeat(WORD.saturating_sub(word.chars().count())));
         format!("{heading}{at}  {who:width$}  {name}{gap}  {text}").trim_end().to_owned()
     }
@@ -88,7 +82,7 @@ fn text(entry: &LogEntry) -> String {
 }
 
 /// A message that was found: whose it is, and the line with what was found in it.
-pub fn hit(hit: &SearchHit, columns: usize) -> String {
+pub fn hit(hit: &SearchHit, columns: Option<usize>) -> String {
     let session = hit.run.split('/').next().unwrap_or_default();
     let whose = match &hit.turn {
         Some(turn) => format!("{session}/{turn}"),
@@ -98,26 +92,20 @@ pub fn hit(hit: &SearchHit, columns: usize) -> String {
     let at = minute(hit.at);
     let head =
         format!("{}{node}  {}", paint(style::BEGINS, &whose), paint(FAINT, &format!("{}  {at}", hit.part.as_str())));
-    format!("{head}\n    {}", within(hit, columns.saturating_sub(4)))
+    format!("{head}\n    {}", within(hit, columns.map_or(usize::MAX, |columns| columns.saturating_sub(4))))
 }
 
 /// The line, cut on both sides if it is too long, with what was found marked.
 fn within(hit: &SearchHit, room: usize) -> String {
     let [before, found, after] =
         [0..hit.found.start, hit.found.clone(), hit.found.end..hit.excerpt.len()].map(|part| plain(&hit.excerpt[part]));
-    let length = |text: &str| text.chars().count();
     let found = cut(&found, room);
-    let left = room - length(&found);
+    let left = room.saturating_sub(width(&found));
     // What one side does not need is the other's.
-    let side = length(&before).min(left - length(&after).min(left / 2));
-    let before = if side < length(&before) {
-        let kept: String = before.chars().skip(length(&before) - side.saturating_sub(1)).collect();
-        if side > 0 { format!("…{kept}") } else { String::new() }
-    } else {
-        before
-    };
-    let rest = left - length(&before);
-    let after = if length(&after) > rest { cut(&after, rest.max(1)) } else { after };
+    let side = width(&before).min(left - width(&after).min(left / 2));
+    let before = if side > 0 { without_beginning(&before, side) } else { String::new() };
+    let rest = left.saturating_sub(width(&before));
+    let after = cut(&after, rest.max(1));
     format!("{before}{}{after}", paint(anstyle::Style::new().bold(), &found))
 }
 

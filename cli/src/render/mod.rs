@@ -9,6 +9,7 @@ pub mod journal;
 pub mod live;
 pub mod node;
 mod pages;
+pub mod patch;
 pub mod progress;
 pub mod pushes;
 pub mod question;
@@ -26,14 +27,15 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     git_progress::show_git_progress,
-    pages::{Pages, columns},
-    table::Table,
-    units::{bytes, cost, duration, spent, tokens},
+    pages::{Pages, columns, set_wide},
+    table::{Table, cut, width, without_beginning, wrapped},
+    units::{UNKNOWN, bytes, cost, duration, spent, spent_tokens, tokens},
 };
 use crate::code::Code;
 use crate::failure::Failure;
 
-/// Standard output, where results go. A reader that stops reading ends the command quietly.
+/// Standard output, where results go. A reader that stops reading gets no more of them; the command goes on to its end,
+/// and to its exit code.
 #[derive(Debug, Default)]
 pub struct Out(());
 
@@ -45,30 +47,35 @@ impl Out {
 
     /// Writes one line.
     pub fn line(&mut self, text: impl Display) -> Result<(), Failure> {
-        writeln!(anstream::stdout(), "{text}").map_err(closed)
+        unless_closed(writeln!(anstream::stdout(), "{text}"))
     }
 
     /// Writes a JSON value on one line.
     pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
-        writeln!(io::stdout(), "{value}").map_err(closed)
+        unless_closed(writeln!(io::stdout(), "{value}"))
     }
 
     /// Writes text that ends its own lines, without its colours where they are not wanted.
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         let mut out = anstream::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(closed)
+        unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
     /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
+        unless_closed(out.write_all(bytes).and_then(|()| out.flush()))
     }
 }
 
-fn closed(error: io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::output_closed(),
-        _ => Failure::new(Code::StdoutUnwritable, "cannot write to standard output").because(&error),
+/// What was written, or is not read any more.
+fn unless_closed(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(unwritable(&error)),
+        _ => Ok(()),
     }
+}
+
+fn unwritable(error: &io::Error) -> Failure {
+    Failure::new(Code::StdoutUnwritable, "cannot write to standard output").because(error)
 }

@@ -1,16 +1,20 @@
 //! Standard output, through the user's pager where a terminal shows it.
 
+use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use agents::agent::find_program;
 use anstream::{AutoStream, ColorChoice};
 use os::process::Pager;
 
-use super::{Out, closed};
+use super::unwritable;
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 
-/// Where long results go, line by line.
+/// Where long results go. What goes to a person's terminal goes through their pager, which is the one of git and leaves
+/// by itself what fits on a screen.
 #[derive(Debug)]
 pub struct Pages {
     /// With the choice of colours the terminal would have had.
@@ -21,14 +25,21 @@ pub struct Pages {
 const NONE: [&str; 2] = ["", "cat"];
 
 impl Pages {
+    /// Without one in any case.
+    pub fn without_pager() -> Self {
+        Self { pager: None }
+    }
+
     /// With a pager if a person sees it, and one is set.
     pub fn new(globals: &Globals) -> Result<Self, Failure> {
         if globals.json || !std::io::stdout().is_terminal() {
-            return Ok(Self { pager: None });
+            return Ok(Self::without_pager());
         }
         let command = git::pager(&globals.environment).map_err(|error| crate::lib_errors::of_git(&error))?;
-        if NONE.contains(&command.as_str()) {
-            return Ok(Self { pager: None });
+        // git names one also where none is installed.
+        let is_name = command.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+        if NONE.contains(&command.as_str()) || is_name && find_program(&command, &globals.environment).is_none() {
+            return Ok(Self::without_pager());
         }
         let choice = AutoStream::choice(&std::io::stdout());
         let pager = Pager::start(&command, &globals.environment).map_err(|error| {
@@ -39,19 +50,41 @@ impl Pages {
         Ok(Self { pager: Some((pager, choice)) })
     }
 
-    /// Writes one line.
-    pub fn line(&mut self, text: &str) -> Result<(), Failure> {
+    /// Writes one line of many. A reader that has seen enough ends the command quietly.
+    pub fn line(&mut self, text: impl Display) -> Result<(), Failure> {
+        self.write(&format!("{text}\n")).map_err(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::output_closed(),
+            _ => unwritable(&error),
+        })
+    }
+
+    /// Writes all there is to show, which ends its own lines. A reader who has seen enough changes nothing.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        super::unless_closed(self.write(text))
+    }
+
+    fn write(&mut self, text: &str) -> std::io::Result<()> {
         match &mut self.pager {
-            None => Out::new().line(text),
-            Some((pager, ColorChoice::Never)) => {
-                writeln!(pager, "{}", anstream::adapter::strip_str(text)).map_err(closed)
+            None => {
+                let mut out = anstream::stdout().lock();
+                out.write_all(text.as_bytes()).and_then(|()| out.flush())
             }
-            Some((pager, _)) => writeln!(pager, "{text}").map_err(closed),
+            Some((pager, ColorChoice::Never)) => write!(pager, "{}", anstream::adapter::strip_str(text)),
+            Some((pager, _)) => pager.write_all(text.as_bytes()),
         }
     }
 }
 
-/// The columns lines may take: those of the terminal, and 80 where there is none.
-pub fn columns() -> usize {
-    console::Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns))
+/// Whether nothing is cut or left out for the terminal's sake.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Shows everything from now on, however wide, if so asked.
+pub fn set_wide(wide: bool) {
+    WIDE.store(wide, Ordering::Relaxed);
+}
+
+/// The columns lines may take: those of the terminal. Where there is none, and with `--wide`, they take what they need.
+pub fn columns() -> Option<usize> {
+    let size = if WIDE.load(Ordering::Relaxed) { None } else { console::Term::stdout().size_checked() };
+    size.map(|(_, columns)| usize::from(columns))
 }

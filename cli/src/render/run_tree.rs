@@ -4,16 +4,14 @@ use engine::view::RunView;
 use jiff::Timestamp;
 use pleach_core::text::listed;
 
-use super::session::age;
-use super::session::count;
+use super::session::{age, count, one_line};
 use super::{Table, style};
 
 /// A line per run, below the one it was forked from.
 pub fn text(runs: &[RunView], now: Timestamp) -> String {
-    let mut table = Table::new(["run", "from", "standing", "by", "turns", "tokens", "cost", "age", ""]);
-    for column in [4, 5, 6] {
-        table = table.right(column);
-    }
+    let headings = ["run", "from", "standing", "by", "turns", "tokens", "cost", "age", ""];
+    let table = [4, 5, 6].into_iter().fold(Table::new(headings), Table::right);
+    let mut table = table.text(3).text(8).less([5, 4, 7, 6, 3, 1]);
     let mut rows: Vec<(usize, &RunView)> = Vec::new();
     let roots =
         runs.iter().filter(|run| run.forked.from.as_ref().is_none_or(|from| runs.iter().all(|run| run.run != *from)));
@@ -32,7 +30,7 @@ pub fn text(runs: &[RunView], now: Timestamp) -> String {
             changes(run),
         ]);
     }
-    table.to_string()
+    table.shown()
 }
 
 fn below<'r>(runs: &'r [RunView], run: &'r RunView, depth: usize, rows: &mut Vec<(usize, &'r RunView)>) {
@@ -46,9 +44,9 @@ pub fn changes(run: &RunView) -> String {
     let changes = &run.changes;
     let named = [("agent", &changes.agent), ("model", &changes.model)];
     let named = named.into_iter().filter_map(|(what, value)| Some(format!("{what} {}", value.as_ref()?)));
-    let told = changes.prompt_append.as_ref().map(|text| format!("told \"{}\"", pleach_core::text::shorten(text, 30)));
-    let inputs = changes.inputs.iter().map(|(key, value)| format!("{key}={}", pleach_core::text::shorten(value, 20)));
+    let told = changes.prompt_append.as_ref().map(|text| format!("told \"{}\"", one_line(text)));
+    let inputs = changes.inputs.iter().map(|(key, value)| format!("{key}={}", one_line(value)));
     let pipeline = changes.pipeline.as_ref().map(|pipeline| pipeline.dot_path.clone());
     let all: Vec<String> = named.chain(told).chain(pipeline).chain(inputs).collect();
-    pleach_core::text::shorten(&all.join(", "), 22)
+    all.join(", ")
 }

@@ -10,18 +10,16 @@ use jiff::Timestamp;
 use pleach_core::budget::Amount;
 use pleach_core::event::{PauseReason, Snapshot};
 use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
-use pleach_core::text::{counted, first_line, listed, shorten};
+use pleach_core::text::{counted, first_line, is_steering, listed, shorten};
 use serde_json::{Value, json};
 
-use super::{Table, duration, style, tokens};
+use super::{Table, UNKNOWN, columns, duration, spent_tokens, style, tokens, wrapped};
 use crate::forecast_marks::{ForecastMarks, marked};
+use crate::prompt::BUILT_IN;
 
 /// Texts of a message longer than this are cut, unless all was asked for.
 const LINES: usize = 20;
 const CHARACTERS: usize = 2_000;
-
-/// How far the last column of a table may go.
-const WHAT: usize = 72;
 
 /// `850ms`, `3m 07s`, `5h 02m`, `12d`.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
@@ -63,13 +61,13 @@ pub fn sessions(
     marks: &ForecastMarks,
     now: Timestamp,
 ) -> String {
-    let headings = ["session", "pipeline", "standing", "node", "turns", "tokens", "branch", "age"];
-    let mut table = Table::new(headings).right(4).right(5);
+    let headings = ["session", "goal", "standing", "node", "turns", "tokens", "branch", "age"];
+    let mut table = Table::new(headings).right(4).right(5).text(1).less([5, 4, 3, 7]).only_whole(6);
     for (id, summary) in all {
         match summary {
             Ok(summary) => table.row([
                 id.to_string(),
-                title(summary),
+                goal(summary),
                 marked(
                     style::standing(if gone.contains(&id.session) { "landed, not here" } else { word(summary) }),
                     marks.session(summary),
@@ -80,10 +78,23 @@ pub fn sessions(
                 branches(summary),
                 age(summary.started_at, now),
             ]),
-            Err(why) => table.row([id.to_string(), String::new(), style::standing("unreadable"), headline(why, WHAT)]),
+            Err(why) => table.row([id.to_string(), one_line(why), style::standing("unreadable")]),
         }
     }
-    table.to_string()
+    table.shown()
+}
+
+/// What a session is for: its goal, or the task it works on. One of a file is known by the name of that, too.
+fn goal(summary: &Summary) -> String {
+    let started = &summary.started;
+    let simulated = if started.simulated { " (simulated)" } else { "" };
+    let goal = one_line(&started.goal);
+    match &started.task {
+        Some(task) => format!("{} {}", task.id, one_line(&task.name)),
+        None if goal.is_empty() => format!("{}{simulated}", started.name),
+        None if started.dot_path == BUILT_IN => format!("{goal}{simulated}"),
+        None => format!("{}{simulated}: {goal}", started.name),
+    }
 }
 
 /// The branch, and the repositories where there are several.
@@ -117,7 +128,7 @@ fn word(summary: &Summary) -> &'static str {
 
 /// Tokens, with a note where they are not billed.
 fn tokens_of(amount: &Amount) -> String {
-    let count = tokens(amount.tokens.total());
+    let count = spent_tokens(amount);
     if amount.unbilled > 0 && amount.unbilled == amount.turns { format!("{count} not billed") } else { count }
 }
 
@@ -153,29 +164,21 @@ pub fn summary_json(summary: &Summary) -> Value {
     })
 }
 
-/// How far the reason of a failure may go.
-const WHY: usize = 200;
-
 /// How many turns of a session are listed, unless all were asked for, and how many lines they take at most.
-const TURNS: usize = 20;
+pub const TURNS: usize = 20;
 const MOMENTS: usize = 4 * TURNS;
 
-/// Turns, failures and checkpoints in order; the newest of them unless `whole`.
-pub fn timeline(view: &View, whole: bool) -> String {
-    let mut table = Table::new(["what", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
+/// Turns, failures and checkpoints in order, if there are any; the newest of them unless `whole`.
+pub fn timeline(view: &View, whole: bool) -> Option<String> {
+    let mut table = turn_table("what");
     let (moments, several) = (view.timeline(), view.summary.started.has_several_repos());
+    if moments.is_empty() {
+        return None;
+    }
     let left_out = if whole { 0 } else { earlier(&moments) };
     for moment in moments.into_iter().skip(left_out) {
         match moment {
-            Moment::Turn(turn) => table.row([
-                turn.turn.to_string(),
-                node(&turn),
-                turn.model().to_owned(),
-                count(turn.tokens().total()),
-                count(turn.changed() as u64),
-                turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
-                marked_what(&turn),
-            ]),
+            Moment::Turn(turn) => table.row(turn_row(&turn, several)),
             Moment::Failure(failure) => table.row(failed(&failure)),
             Moment::Checkpoint(checkpoint) => table.row([
                 "checkpoint".to_owned(),
@@ -188,10 +191,13 @@ pub fn timeline(view: &View, whole: bool) -> String {
             ]),
         }
     }
-    match left_out {
-        0 => table.to_string(),
-        _ => format!("… {}; -v shows all\n{table}", counted(left_out, "earlier line")),
-    }
+    let left_out = match left_out {
+        // Nobody has counted what was not read.
+        _ if !view.is_whole() => "… earlier lines; -v shows all\n".to_owned(),
+        0 => String::new(),
+        _ => format!("… {}; -v shows all\n", counted(left_out, "earlier line")),
+    };
+    Some(left_out + &table.shown())
 }
 
 /// How many of these are older than the newest turns.
@@ -203,23 +209,35 @@ fn earlier(moments: &[Moment]) -> usize {
 
 /// The turns, and the attempts that failed; of a session in `several` repositories with the names of these.
 pub fn turns(moments: &[Moment], several: bool) -> String {
-    let mut table = Table::new(["turn", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
+    let mut table = turn_table("turn");
     for moment in moments {
         match moment {
-            Moment::Turn(turn) => table.row([
-                turn.turn.to_string(),
-                node(turn),
-                turn.model().to_owned(),
-                count(turn.tokens().total()),
-                count(turn.changed() as u64),
-                turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
-                marked_what(turn),
-            ]),
+            Moment::Turn(turn) => table.row(turn_row(turn, several)),
             Moment::Failure(failure) => table.row(failed(failure)),
             Moment::Checkpoint(_) => {}
         }
     }
-    table.to_string()
+    table.shown()
+}
+
+/// Columns for turns: what each did matters most, what it took least.
+fn turn_table(first: &str) -> Table {
+    Table::new([first, "node", "by", "tokens", "files", "commit", ""]).right(3).right(4).text(2).text(6).less([3, 2, 4])
+}
+
+fn turn_row(turn: &TurnView, several: bool) -> [String; 7] {
+    [
+        turn.turn.to_string(),
+        node(turn),
+        turn.model().to_owned(),
+        match (&turn.deed, turn.tokens().total()) {
+            (Deed::Agent { .. }, 0) => UNKNOWN.to_owned(),
+            (_, tokens) => count(tokens),
+        },
+        count(turn.changed() as u64),
+        turn.commit.as_ref().map(|commits| short(commits, several)).unwrap_or_default(),
+        marked_what(turn),
+    ]
 }
 
 /// What a turn did; with a word where it is not, or no longer, of the run.
@@ -239,7 +257,7 @@ fn marked_left(left: bool, what: String) -> String {
 fn failed(failure: &NodeFailure) -> [String; 7] {
     let empty = String::new;
     let node = visited(&failure.node, failure.visit, failure.attempt);
-    let why = headline(&failure.reason, WHY) + if failure.retried { "; retried" } else { "" };
+    let why = one_line(&failure.reason) + if failure.retried { "; retried" } else { "" };
     ["failed".to_owned(), node, empty(), empty(), empty(), empty(), marked_left(failure.left, why)]
 }
 
@@ -267,14 +285,14 @@ fn next_words(checkpoint: &Milestone) -> String {
 /// What a turn did, on one line: its commit's subject, its tools, or its command.
 fn what(turn: &TurnView) -> String {
     let text = match (&turn.deed, &turn.message) {
-        (Deed::Tool { command, exit, .. }, _) => format!("{} ({exit})", headline(command, WHAT - 16)),
+        (Deed::Tool { command, exit, .. }, _) => return format!("{} ({exit})", one_line(command)),
         (_, Some(message)) => first_line(message).to_owned(),
         (Deed::Agent { tool_calls, .. }, None) if tool_calls.is_empty() => "answer".to_owned(),
         (Deed::Agent { tool_calls, .. }, None) => {
             tool_calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(", ")
         }
     };
-    headline(&text, WHAT)
+    one_line(&text)
 }
 
 pub fn count(number: u64) -> String {
@@ -303,19 +321,30 @@ pub fn headline(text: &str, width: usize) -> String {
     if line.ends_with('…') || text.lines().nth(1).is_none() { line } else { format!("{line} …") }
 }
 
+/// The first line of a text for a table, which knows how much there is room for.
+pub fn one_line(text: &str) -> String {
+    headline(text, usize::MAX).replace('\t', " ")
+}
+
 /// What agents and tools say goes to a terminal without what would steer it.
 pub fn plain(text: &str) -> String {
-    let harmless = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
+    let harmless = |c: char| if is_steering(c) && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
     text.replace("\r\n", "\n").chars().map(harmless).collect()
 }
+
+/// The fields that are wrapped between words. Others hold what is copied, which a line break would spoil.
+const PROSE: [&str; 6] = ["goal", "standing", "question", "choices", "message", "failed"];
 
 /// Lines of names and values.
 pub fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let room = columns().map_or(usize::MAX, |columns| columns.saturating_sub(width + 2));
     let field = |(name, value): &(&str, String)| {
         let value = plain(value);
+        let room = if PROSE.contains(name) { room } else { usize::MAX };
         let names = std::iter::once(*name).chain(std::iter::repeat(""));
-        let lines = names.zip(value.trim_end().lines()).map(|(name, line)| format!("{name:width$}  {line}"));
+        let lines = value.trim_end().lines().flat_map(|line| wrapped(line, room));
+        let lines = names.zip(lines).map(|(name, line)| format!("{name:width$}  {line}"));
         lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     };
     fields.iter().map(field).collect::<Vec<_>>().join("\n")
@@ -330,7 +359,7 @@ pub fn message(message: &Message, whole: bool) -> String {
         Role::Tool => "tool",
     };
     let failure = message.failure().map(|why| format!(", not used: {}", plain(why))).unwrap_or_default();
-    let mut text = format!("── {role}{failure}");
+    let mut text = heading(&format!("{role}{failure}"));
     for part in &message.content {
         text.push('\n');
         text.push_str(&self::part(part, whole));
@@ -338,9 +367,14 @@ pub fn message(message: &Message, whole: bool) -> String {
     text
 }
 
+/// What comes next, in a longer text.
+pub fn heading(words: &str) -> String {
+    style::paint(style::HEADING, &format!("── {words}"))
+}
+
 /// What a program wrote to standard error; cut likewise.
 pub fn stderr(text: &str, whole: bool) -> String {
-    format!("── stderr\n{}", cut(text, whole))
+    format!("{}\n{}", heading("stderr"), cut(text, whole))
 }
 
 pub fn part(part: &Part, whole: bool) -> String {
@@ -381,6 +415,7 @@ mod tests {
     #[test]
     fn agent_output_cannot_control_the_terminal() {
         assert_eq!(plain("a\x1b[31mb\r\nc\td\u{7}"), "a\u{fffd}[31mb\nc\td\u{fffd}");
+        assert_eq!(plain("a\u{202e}b\u{2066}c\u{200f}"), "a\u{fffd}b\u{fffd}c\u{fffd}", "nor turn its text");
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub const BAD: Style = AnsiColor::Red.on_default();
 pub const WAITS: Style = AnsiColor::Yellow.on_default();
 /// A start.
 pub const BEGINS: Style = AnsiColor::Cyan.on_default();
+/// What comes next.
+pub const HEADING: Style = Style::new().bold();
 /// Less important text.
 pub const FAINT: Style = Style::new().dimmed();
 

@@ -11,17 +11,24 @@ use pleach_core::progress::{
 };
 use pleach_core::schedule::{self, Blocked, NextAction, ScheduleOptions};
 use pleach_core::step::{TreeName, short_id, shown_name};
-use pleach_core::text::{counted, listed, shorten};
+use pleach_core::text::{counted, listed};
 use serde_json::{Value, json};
 
-use super::session::plain;
+use super::session::{one_line, plain};
+use super::{columns, cut, width};
 use crate::tree::overview::{BrokenTree, TreeWithProgress};
 
 /// How long a bar is.
 const BAR: usize = 20;
 
-/// How far names go.
-pub const NAME: usize = 50;
+/// What is left of a name however much stands behind it.
+const LEAST_NAME: usize = 16;
+
+/// A name in the room that a terminal has beside so many columns of other text.
+pub fn fitted(name: &str, beside: usize) -> String {
+    let name = one_line(name);
+    columns().map_or(name.clone(), |columns| cut(&name, columns.saturating_sub(beside).max(LEAST_NAME)))
+}
 
 /// The warning about a shallow clone.
 pub const CUT_OFF: &str = "shallow clone: completed steps may be missing; `git fetch --unshallow` fetches the rest";
@@ -244,11 +251,12 @@ impl TreeView<'_> {
             text.push_str(&format!("  {warning}\n"));
         }
         let groups = self.groups();
-        let width = groups.iter().map(|(title, _, _)| title.chars().count()).max().unwrap_or(0);
+        let width = groups.iter().map(|(title, _, _)| width(title)).max().unwrap_or(0);
         for (title, phase, tasks) in &groups {
             let counts = Counts::of(progress, tasks.iter().copied());
             let gate = phase.and_then(|phase| Some(format!("  {}", self.gate_words(phase)?))).unwrap_or_default();
-            text.push_str(&format!("  {title:width$}  {}{gate}\n", bar(counts.complete, counts.all)));
+            let padding = " ".repeat(width - self::width(title));
+            text.push_str(&format!("  {title}{padding}  {}{gate}\n", bar(counts.complete, counts.all)));
             if next != NextAction::Done || self.whole {
                 text.push_str(&self.tasks(tasks));
                 text.push_str(&self.inner_gates(*phase));
@@ -297,7 +305,8 @@ impl TreeView<'_> {
             let tasks = tree.leaves_below(root);
             match tree.node(root) {
                 Some(node) if !node.is_leaf() => {
-                    let title = format!("{} {}", node.id, shorten(&shown_name(&node.name), NAME));
+                    let bar = bar(0, tasks.len() * 10).chars().count();
+                    let title = format!("{} {}", node.id, fitted(&node.name, node.id.as_str().len() + bar + 5));
                     groups.push((title, Some(root), tasks));
                 }
                 _ => loose.extend(tasks.into_iter().filter(|task| !left_out.contains(task))),
@@ -330,7 +339,8 @@ impl TreeView<'_> {
         let lines = tree.gates().into_iter().filter(inside).filter_map(|gate| {
             self.gate(&gate.id).filter(|word| self.whole || *word == "fail")?;
             let words = self.gate_words(&gate.id)?;
-            Some(format!("    {} {}: {words}\n", gate.id, shorten(&shown_name(&gate.name), NAME)))
+            let name = fitted(&gate.name, gate.id.as_str().len() + width(&words) + 7);
+            Some(format!("    {} {name}: {words}\n", gate.id))
         });
         lines.collect()
     }
@@ -347,11 +357,12 @@ impl TreeView<'_> {
                 pending += usize::from(!is_plain);
                 continue;
             }
-            let name = shorten(&shown_name(&node.name), NAME);
             let begun = (!is_new || running.is_none()).then(|| standing(state, self.limits));
             let words: Vec<String> = begun.into_iter().chain(running.map(RunningTask::words)).collect();
             let repo = self.tree.repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
-            text.push_str(&format!("    {task} {name}{repo}: {}\n", words.join("; ")));
+            let behind = format!("{repo}: {}", words.join("; "));
+            let name = fitted(&node.name, task.as_str().len() + width(&behind) + 5);
+            text.push_str(&format!("    {task} {name}{behind}\n"));
         }
         if pending > 0 {
             text.push_str(&format!("    {pending} pending\n"));

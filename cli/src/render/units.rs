@@ -57,10 +57,19 @@ pub fn cost(amount: &Amount) -> String {
     }
 }
 
+/// Where a number belongs that nobody knows.
+pub const UNKNOWN: &str = "–";
+
+/// The tokens of some turns, unless the agents that took them say nothing of any.
+pub fn spent_tokens(amount: &Amount) -> String {
+    let total = amount.tokens.total();
+    if total == 0 && amount.turns > 0 { UNKNOWN.to_owned() } else { tokens(total) }
+}
+
 /// `12.3k tokens, $1.25`; without dollars where no price is known.
 pub fn spent(amount: &Amount) -> String {
     let cost = if amount.priced + amount.unbilled > 0 { format!(", {}", cost(amount)) } else { String::new() };
-    format!("{} tokens{cost}", tokens(amount.tokens.total()))
+    format!("{} tokens{cost}", spent_tokens(amount))
 }
 
 #[cfg(test)]
@@ -71,6 +80,12 @@ mod tests {
     fn durations_keep_two_units() {
         let shown = [0, 850, 4_250, 59_999, 60_000, 187_000, 3_720_000].map(|ms| duration(Duration::from_millis(ms)));
         assert_eq!(shown, ["0ms", "850ms", "4.2s", "59.9s", "1m 00s", "3m 07s", "1h 02m"]);
+    }
+
+    #[test]
+    fn tokens_that_nobody_counted_are_not_none() {
+        let turns = |turns| spent(&Amount { turns, ..Amount::default() });
+        assert_eq!([turns(0), turns(2)], ["0 tokens", "– tokens"]);
     }
 
     #[test]

@@ -79,7 +79,9 @@ fn print_end(globals: &Globals, dir: &Path, repo: &Repo, plan: &TreePlan, ended:
         TreeEnded::Done => out.line(head(match (&plan.name, plan.tree.order()) {
             (TreeName::File(path), _) => format!("done: every task of `{path}` is complete"),
             (TreeName::Tasks, [task]) => format!("done: {task} landed on `{}`", plan.target),
-            (TreeName::Tasks, tasks) => format!("done: {} tasks landed on `{}`", tasks.len(), plan.target),
+            (TreeName::Tasks, tasks) => {
+                format!("done: {} landed on `{}`", counted(tasks.len(), "task"), plan.target)
+            },
         })),
         TreeEnded::TaskDone(task) => out.line(head(format!("done: {task}"))),
         TreeEnded::Failed { task, attempts, before, reason } => {

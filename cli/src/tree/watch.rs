@@ -17,7 +17,7 @@ use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_git;
-use crate::render::Out;
+use crate::render::{Out, Pages};
 
 /// How often the refs are checked.
 const POLL: Duration = Duration::from_millis(500);
@@ -82,7 +82,7 @@ pub fn watch(
         let is_dumb = globals.environment.get("TERM") == Some("dumb");
         let live = !globals.json && std::io::stdout().is_terminal() && !is_dumb;
         let mut ran = false;
-        let mut shown = String::new();
+        let (mut shown, mut lines) = (String::new(), Pages::without_pager());
         loop {
             let before = refs(repo)?;
             let page = look()?;
@@ -94,7 +94,7 @@ pub fn watch(
                 } else if !shown.is_empty() && !globals.json {
                     Out::new().text("\n")?;
                 }
-                page.print(globals)?;
+                lines.line(now.trim_end())?;
                 shown = now;
             }
             if ran && page.locks.is_empty() {

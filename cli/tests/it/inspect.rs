@@ -80,8 +80,8 @@ fn status_lists_sessions_and_shows_one() {
     insta::assert_snapshot!(env.pleach(&["status"]), @"
     exit: 0
     --- stdout
-    session   pipeline  standing  node  turns  tokens  branch                 age
-    [SID]  greet     done      exit      3      41  pleach/greet/[SID]  [TIME]
+    session   goal              standing  node  turns  tokens  branch                 age
+    [SID]  greet: Say hello  done      exit      3      41  pleach/greet/[SID]  [TIME]
     ");
     let sid = env.session();
     insta::assert_snapshot!(env.pleach(&["status", &sid[..3]]), @"
@@ -444,8 +444,8 @@ fn a_running_session_is_dead_once_killed() {
     insta::assert_snapshot!(env.pleach(&["status"]), @"
     exit: 0
     --- stdout
-    session   pipeline  standing  node  turns  tokens  branch                age
-    [SID]  wait      dead      hang      1       0  pleach/wait/[SID]  [TIME]
+    session   goal  standing  node  turns  tokens  branch                age
+    [SID]  wait  dead      hang      1       0  pleach/wait/[SID]  [TIME]
     ");
 }
 

@@ -25,6 +25,7 @@ mod graph;
 mod history;
 mod human;
 mod inspect;
+mod layout;
 mod manual;
 mod matrix;
 mod merge_queue;

@@ -76,6 +76,19 @@ fn a_reader_that_stops_reading_is_no_error() {
     assert_eq!(ran.stderr, "");
 }
 
+#[test]
+fn a_failed_run_stays_failed_when_its_reader_is_gone() {
+    let env = TestEnv::with_repo();
+    env.pipeline(&graph("fails", &(tool("fail", "exit 3") + "start -> fail -> exit")));
+    for more in [&[][..], &["--json"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let args = [&["-y", "run", "../pipeline.dot"], more].concat();
+        let output = env.command(&args).stdout(writer).stderr(Stdio::piped()).output().expect("pleach can be started");
+        env.finish(output).expect(1);
+    }
+}
+
 /// Runs `pleach` with a stderr that takes nothing, as on a disk that is full.
 #[track_caller]
 fn without_stderr(env: &TestEnv, args: &[&str]) -> Ran {

@@ -38,6 +38,14 @@ impl Terminal {
         Self::open_as(env, "xterm", &gate.command(), args)
     }
 
+    /// What a terminal of so many columns shows of these commands, one after the other; none where there is no `script`.
+    pub fn shows(env: &TestEnv, columns: usize, commands: &[&str]) -> Option<String> {
+        let (last, before) = commands.split_last().expect("a command");
+        let before = before.iter().map(|command| format!("'{}' {command}; ", env!("CARGO_BIN_EXE_pleach")));
+        let first = format!("stty rows 24 cols {columns}; unset NO_COLOR; {}true", before.collect::<String>());
+        Some(Self::open_as(env, "xterm", &first, last)?.end().1.replace('\r', ""))
+    }
+
     /// Runs `pleach` at a terminal of some kind, after another command.
     fn open_as(env: &TestEnv, kind: &str, first: &str, args: &str) -> Option<Self> {
         // Without a shell in between, which would take Ctrl-C for itself as well. As wide as `screen` takes it to be.

@@ -14,7 +14,7 @@ use crate::plan::OF_TASKS;
 use crate::plan::condition::Condition;
 use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
 use crate::state::{Branch, FanOut, NodeState, Phase, Position, State, Visit, result_digest};
-use crate::text::named;
+use crate::text::{counted, named};
 
 pub use fan_out::{BEST_ID, BEST_OUTCOME, FanOutVerdict, MERGE_CONFLICTS, ranked, verdict};
 
@@ -219,7 +219,7 @@ fn chosen_route(
 }
 
 fn failure(node: &Node, attempts: u32, outcome: &Outcome) -> String {
-    let after = if attempts > 1 { format!(" after {attempts} attempts") } else { String::new() };
+    let after = if attempts > 1 { format!(" after {}", counted(attempts, "attempt")) } else { String::new() };
     let why = outcome.failure_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("`{}` failed{after}{why}", node.id)
 }

@@ -72,7 +72,7 @@ pub fn quoted_path(path: &[u8]) -> String {
                 '\u{b}' => shown.push_str("\\v"),
                 '\u{c}' => shown.push_str("\\f"),
                 '\r' => shown.push_str("\\r"),
-                c if c.is_control() => push_octal(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c if is_steering(c) => push_octal(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes()),
                 c => shown.push(c),
             }
         }
@@ -114,12 +114,17 @@ pub fn unquoted_path(shown: &[u8]) -> Option<Vec<u8>> {
     Some(path)
 }
 
+/// Whether a character steers a terminal or turns the direction of the text behind it, which is then read as something
+/// else than it is.
+pub fn is_steering(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// Text without anything that could hide a part of it: control and direction characters are written out.
 pub fn visible(text: &str) -> String {
-    let hides = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
+    let hides =
+        |c: char| is_steering(c) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     text.chars().map(|c| if hides(c) && c != '\t' { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
@@ -182,6 +187,7 @@ mod tests {
         assert_eq!(shown(b"\x1b[31m\x7f\t"), r#""\033[31m\177\t""#);
         assert_eq!(shown(b"\xff/x"), r#""\377/x""#);
         assert_eq!(shown("\u{9b}x".as_bytes()), r#""\302\233x""#, "a control character beyond ASCII");
+        assert_eq!(shown("a\u{202e}txt".as_bytes()), r#""a\342\200\256txt""#, "one that turns the text");
     }
 
     #[test]

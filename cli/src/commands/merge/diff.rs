@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::ground::MergeGround;
 use crate::code::Code;
-use crate::commands::diff::{file_json, plain_patch, table};
+use crate::commands::diff::{file_json, table};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lib_errors::of_git;
-use crate::render::Out;
+use crate::render::patch::shown_patch;
+use crate::render::session::heading;
+use crate::render::{Out, Pages};
 
 /// Show what an entry changes on its target: what would land, or has landed.
 #[derive(Debug, Args)]
@@ -51,7 +53,7 @@ impl EntryChange {
 
 pub fn run(ground: &MergeGround<'_>, args: &MergeDiffArgs) -> Result<Exit, Failure> {
     let entries = ground.entries(&args.entry)?;
-    let mut out = Out::new();
+    let mut text = String::new();
     let mut documents: Vec<Value> = Vec::new();
     for (place, stored) in &entries {
         let (repo, entry) = (&place.repo, &stored.entry);
@@ -68,15 +70,19 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeDiffArgs) -> Result<Exit, Failu
             continue;
         }
         if entries.len() > 1 {
-            out.line(format!("── {}", place.name))?;
+            text.push_str(&format!("{}\n", heading(place.name.as_str())));
         }
-        if args.stat { out.line(table(&change.stat(repo)?))? } else { out.text(&plain_patch(&change.patch(repo)?))? }
+        let shown =
+            if args.stat { table(&change.stat(repo)?) + "\n" } else { shown_patch(&change.patch(repo)?) };
+        text.push_str(&shown);
     }
     if ground.globals.json {
-        out.json(&match documents.len() {
+        Out::new().json(&match documents.len() {
             1 => documents.remove(0),
             _ => json!({"entries": documents}),
         })?;
+    } else {
+        Pages::new(ground.globals)?.text(&text)?;
     }
     Ok(Exit::Done)
 }

@@ -50,9 +50,9 @@ pub fn run(ground: &MergeGround<'_>, args: &QueueArgs) -> Result<Exit, Failure> 
         let worked = worked.map(|holder| format!(", worked by {}", holder.text)).unwrap_or_default();
         out.line(format!("into `{}`{}{worked}", queue.queue.target, queue.at))?;
         let headings = ["#", "id", "what", "state", "tier", "tries", "age", "lands in", "why"];
-        let mut table = Table::new(headings).right(0).right(5);
+        let mut table = Table::new(headings).right(0).right(5).text(2).text(8).less([5, 4, 6, 7]);
         listed.into_iter().for_each(|entry| table.row(entry.row()));
-        out.line(table)?;
+        out.line(table.shown())?;
     }
     if is_empty {
         out.line("The merge queue is empty; `pleach merge enqueue BRANCH` puts a branch into it.")?;

@@ -10,9 +10,9 @@ use pleach_core::trailer::CommitMessage;
 use serde_json::{Value, json};
 
 use super::turn_text::TurnText;
-use crate::commands::diff::plain_patch;
 use crate::failure::Failure;
 use crate::lib_errors::{of_engine, of_git};
+use crate::render::patch::shown_patch;
 use crate::render::session as show;
 
 /// A step with the turns it was made of.
@@ -68,11 +68,12 @@ impl StepView {
         let mut text = show::fields(&self.fields());
         text.push('\n');
         for spoken in self.turns() {
-            text.push_str(&format!("\n── {} {}\n{}", spoken.turn.turn, spoken.turn.node, spoken.text(whole)));
+            let heading = show::heading(&format!("{} {}", spoken.turn.turn, spoken.turn.node));
+            text.push_str(&format!("\n{heading}\n{}", spoken.text(whole)));
         }
         if !self.patch.is_empty() {
-            text.push_str("\n── diff\n");
-            text.push_str(&plain_patch(&self.patch));
+            text.push_str(&format!("\n{}\n", show::heading("diff")));
+            text.push_str(&shown_patch(&self.patch));
         }
         text
     }

@@ -71,7 +71,7 @@ pub fn run(globals: &Globals, _: &BranchesArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let now = clock::now();
-    let mut table = Table::new(["repo", "branch", "task", "state", "commit", "age"]);
+    let mut table = Table::new(["repo", "branch", "task", "state", "commit", "age"]).path(0).path(1).less([4, 5]);
     for branch in &branches {
         table.row([
             branch.repo.display().to_string(),
@@ -82,7 +82,7 @@ pub fn run(globals: &Globals, _: &BranchesArgs) -> Result<Exit, Failure> {
             branch.at.map(|at| age(at, now)).unwrap_or_default(),
         ]);
     }
-    out.line(table)?;
+    out.line(table.shown())?;
     Ok(Exit::Done)
 }
 

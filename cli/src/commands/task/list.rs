@@ -2,7 +2,6 @@
 
 use clap::Args;
 use engine::tree::ad_hoc::{AdHocStatus, TaskView};
-use pleach_core::step::shown_name;
 use pleach_core::text::listed;
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks, marked};
 use crate::globals::Globals;
+use crate::render::session::one_line;
 use crate::render::{Out, Table};
 
 /// List the tasks of this repository: by default those that have neither landed nor been cancelled.
@@ -51,7 +51,7 @@ pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
     if views.is_empty() {
         out.line("No tasks; `pleach task new TEXT` makes one.")?
     } else {
-        out.line(table(&views, &marks))?
+        out.line(table(&views, &marks).shown())?
     }
     if views.iter().any(|view| marks.task(view).is_some()) {
         out.line(format!("\n{FORECAST_HINT}"))?;
@@ -61,14 +61,14 @@ pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
 
 /// The tasks in columns.
 pub fn table(views: &[TaskView], marks: &ForecastMarks) -> Table {
-    let mut table = Table::new(["task", "state", "priority", "name", "target"]).right(2);
+    let mut table = Table::new(["task", "state", "priority", "name", "target"]).right(2).text(1).text(3).less([4, 2]);
     for view in views {
         let task = &view.task;
         table.row([
             task.id.to_string(),
             marked(state(view), marks.task(view)),
             task.priority.to_string(),
-            shown_name(&task.name),
+            one_line(&task.name),
             task.target.to_string(),
         ]);
     }

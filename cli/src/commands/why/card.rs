@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use pleach_core::clock;
 use pleach_core::text::shorten;
 
-use super::table::{lines_words, rows, turns_in_order, who, width};
+use super::table::{lines_words, rows, turns_in_order, who};
 use crate::render::session::{age, plain};
-use crate::render::style;
+use crate::render::{columns, cut, style, width, wrapped};
 
 /// How many lines of a prompt and of a reason a card has, and how many turns are shown, unless all was asked for.
 const PROMPT: usize = 4;
@@ -34,12 +34,16 @@ pub fn text(start: &FileStart, why: &FileWhy, whole: bool) -> String {
         });
         let more = turns.len().saturating_sub(most);
         let more = if more > 0 { format!("\n… {more} more; -v shows all\n") } else { String::new() };
-        return format!("{}{}{more}", rows(start, why, whole), cards.collect::<String>());
+        return format!("{}{}{more}", rows(start, why), cards.collect::<String>());
     };
     let said = start.lines().nth(line.first as usize - 1).unwrap_or_default();
     let more = if line.last > line.first { " …" } else { "" };
     let place = format!("{}:{}", why.file, lines_words(line.first, line.last));
-    let said = shorten(plain(&String::from_utf8_lossy(said)).trim(), width().saturating_sub(place.chars().count() + 4));
+    let said = plain(&String::from_utf8_lossy(said));
+    let said = match columns() {
+        Some(columns) => cut(said.trim(), columns.saturating_sub(width(&place) + 4)),
+        None => said.trim().to_owned(),
+    };
     let mut card = Card::new();
     match line.turn.as_ref().and_then(|turn| Some((turn, why.turns.get(turn)?))) {
         Some((key, turn)) => {
@@ -80,8 +84,8 @@ impl Card {
         self.add("agent", format!("{agent}{} ({})", turn.model, turn.provider));
         self.add("task", turn.task.clone().unwrap_or_default());
         self.add("when", when(turn.at));
-        self.add("prompt", cut(turn.prompt.as_deref().unwrap_or_default(), PROMPT, whole));
-        let reason = cut(turn.reason.as_deref().unwrap_or_default(), REASON, whole);
+        self.add("prompt", begin(turn.prompt.as_deref().unwrap_or_default(), PROMPT, whole));
+        let reason = begin(turn.reason.as_deref().unwrap_or_default(), REASON, whole);
         let name = if turn.reason_from == Some(ReasonSource::Message) { "message" } else { "reason" };
         self.add(name, reason);
         let checks: Vec<String> = turn.checked_by.iter().map(check).collect();
@@ -142,7 +146,7 @@ impl Card {
 
     pub fn text(&self) -> String {
         let names = self.fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-        let room = width().min(WIDEST).saturating_sub(names + 2).max(20);
+        let room = room(names + 2);
         let mut text = String::new();
         for (name, value) in &self.fields {
             let lines = plain(value).lines().flat_map(|line| wrapped(line, room)).collect::<Vec<_>>();
@@ -177,29 +181,19 @@ fn check(check: &TurnCheck) -> String {
     }
 }
 
+/// The columns of a text that begins behind so many.
+fn room(behind: usize) -> usize {
+    columns().unwrap_or(WIDEST).min(WIDEST).saturating_sub(behind).max(20)
+}
+
 /// The first lines of a text, empty ones left out.
-fn cut(text: &str, most: usize, whole: bool) -> String {
+fn begin(text: &str, most: usize, whole: bool) -> String {
     if whole {
         return text.to_owned();
     }
-    let room = width().min(WIDEST).saturating_sub(12).max(20);
+    let room = room(12);
     let lines: Vec<String> =
         text.lines().filter(|line| !line.trim().is_empty()).flat_map(|line| wrapped(line, room)).collect();
     let shown = lines.iter().take(most).cloned().collect::<Vec<_>>().join("\n");
     if lines.len() > most { format!("{shown} …") } else { shown }
-}
-
-/// A line in pieces no wider than this, broken between words.
-fn wrapped(line: &str, width: usize) -> Vec<String> {
-    let (mut pieces, mut piece) = (Vec::new(), String::new());
-    for word in line.trim_end().split(' ') {
-        if !piece.is_empty() && piece.chars().count() + 1 + word.chars().count() > width {
-            pieces.push(std::mem::take(&mut piece));
-        } else if !piece.is_empty() {
-            piece.push(' ');
-        }
-        piece.push_str(word);
-    }
-    pieces.push(piece);
-    pieces
 }

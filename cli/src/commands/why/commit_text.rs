@@ -1,7 +1,7 @@
 //! A commit: what it is, and whose work is in it.
 
 use history::why::{CommitKind, CommitLines, CommitWhy, Origin};
-use pleach_core::text::{counted, shorten};
+use pleach_core::text::counted;
 
 use super::card::{Card, when};
 use super::table::lines_words;
@@ -29,7 +29,7 @@ pub fn text(why: &CommitWhy, whole: bool) -> String {
     }
     let mut text = card.text();
     if !why.lines.is_empty() {
-        text.push_str(&format!("\n{}\n", lines(&why.lines, &why.what.author, whole)));
+        text.push_str(&format!("\n{}\n", lines(&why.lines, &why.what.author, whole).shown()));
     }
     let most = if whole { usize::MAX } else { FILES };
     if why.lines.len() > most {
@@ -60,7 +60,7 @@ fn kind(why: &CommitWhy) -> &'static str {
 
 /// Files with the turns that have lines in them.
 fn lines(all: &[CommitLines], author: &str, whole: bool) -> Table {
-    let mut table = Table::new(["file", "lines", "of", "where"]).right(1);
+    let mut table = Table::new(["file", "lines", "of", "where"]).right(1).path(0).text(2).less([3]);
     for lines in all.iter().take(if whole { usize::MAX } else { FILES }) {
         let by = match (&lines.turn, lines.origin) {
             (Some(turn), _) => style::paint(style::BEGINS, turn),
@@ -74,7 +74,7 @@ fn lines(all: &[CommitLines], author: &str, whole: bool) -> Table {
         let ranges = lines.ranges.iter().take(most).map(|(first, last)| lines_words(*first, *last));
         let mut ranges = ranges.collect::<Vec<_>>().join(",");
         ranges.push_str(if lines.ranges.len() > most { ",…" } else { "" });
-        table.row([shorten(&lines.file.to_string(), 40), lines.count.to_string(), by, ranges]);
+        table.row([lines.file.to_string(), lines.count.to_string(), by, ranges]);
     }
     table
 }

@@ -4,55 +4,38 @@ use std::collections::BTreeMap;
 
 use history::why::{FileStart, FileWhy, LineWhy, Origin, TurnWhy};
 use pleach_core::clock;
-use pleach_core::text::shorten;
 
-use crate::render::session::{age, plain};
+use crate::render::session::{age, one_line, plain};
 use crate::render::{Table, style};
 
-/// How wide a table is where no terminal says so, and what is left of a line at least.
-const WIDTH: usize = 100;
-const TEXT: usize = 16;
-
-/// The longest name of somebody or something in a column.
-const NAME: usize = 20;
-
-/// How wide the terminal is.
-pub fn width() -> usize {
-    console::Term::stdout().size_checked().map_or(WIDTH, |(_, columns)| usize::from(columns))
-}
-
 /// All lines; what equal neighbours have in common is said once.
-pub fn text(start: &FileStart, why: &FileWhy, whole: bool) -> String {
+pub fn text(start: &FileStart, why: &FileWhy) -> String {
     if why.lines.is_empty() {
         return "the file is empty\n".to_owned();
     }
-    rows(start, why, whole)
+    rows(start, why)
 }
 
 /// The lines that were asked for.
-pub fn rows(start: &FileStart, why: &FileWhy, whole: bool) -> String {
+pub fn rows(start: &FileStart, why: &FileWhy) -> String {
     if is_foreign(why) {
-        return format!("no run of pleach wrote these lines; git says\n\n{}\n", by_git(why));
+        return format!("no run of pleach wrote these lines; git says\n\n{}\n", by_git(why).shown());
     }
     let lines: Vec<&[u8]> = start.lines().collect();
-    let mut table = Table::new(["line", "turn", "node", "model", "age", ""]).right(0);
-    let cells: Vec<[String; 4]> = why.lines.iter().map(|line| cells(why, line)).collect();
-    let headings = ["turn", "node", "model", "age"].map(str::len);
-    let wide = |column: usize| cells.iter().map(|cells| cells[column].chars().count()).max().unwrap_or_default();
-    let used: usize = (0..4).map(|column| wide(column).max(headings[column]) + 2).sum();
-    let number = why.lines.last().map_or(0, |line| line.last.to_string().len()).max(4) + 2;
-    let room = if whole { usize::MAX } else { width().saturating_sub(used + number + 1).max(TEXT) };
-    for (line, [turn, node, model, age]) in why.lines.iter().zip(cells) {
+    let headings = ["line", "turn", "node", "model", "age", ""];
+    let mut table = Table::new(headings).right(0).text(1).text(2).text(3).text(5).less([3, 4, 2]);
+    for line in &why.lines {
+        let [turn, node, model, age] = cells(why, line);
         let turn = if line.turn.is_some() { style::paint(style::BEGINS, &turn) } else { turn };
         let mut once = [turn, node, model, age];
         for number in line.first..=line.last {
             let text = lines.get(number as usize - 1).map(|text| String::from_utf8_lossy(text)).unwrap_or_default();
-            let text = shorten(plain(&text).replace('\t', "    ").trim_end(), room);
+            let text = plain(&text).replace('\t', "    ").trim_end().to_owned();
             let [turn, node, model, age] = std::mem::take(&mut once);
             table.row([number.to_string(), turn, node, model, age, text]);
         }
     }
-    format!("{table}\n")
+    format!("{}\n", table.shown())
 }
 
 /// Whether pleach has nothing to say of any line.
@@ -65,7 +48,8 @@ fn is_foreign(why: &FileWhy) -> bool {
 
 /// Author, date and subject of each part.
 fn by_git(why: &FileWhy) -> Table {
-    let mut table = Table::new(["lines", "commit", "author", "date", "subject"]);
+    let headings = ["lines", "commit", "author", "date", "subject"];
+    let mut table = Table::new(headings).text(2).text(4).less([3]);
     for line in &why.lines {
         let commit = line.commit.and_then(|id| Some((id, why.commits.get(&id)?)));
         let lines = lines_words(line.first, line.last);
@@ -73,9 +57,9 @@ fn by_git(why: &FileWhy) -> Table {
             Some((id, commit)) => [
                 lines,
                 id.short(),
-                shorten(&plain(&commit.author), NAME),
+                one_line(&commit.author),
                 commit.at.strftime("%Y-%m-%d").to_string(),
-                shorten(&plain(&commit.subject), 50),
+                one_line(&commit.subject),
             ],
             None => [lines, String::new(), "not committed".to_owned(), String::new(), String::new()],
         });
@@ -90,16 +74,15 @@ pub fn lines_words(first: u32, last: u32) -> String {
 
 /// Who, where, with what, and how long ago.
 fn cells(why: &FileWhy, line: &LineWhy) -> [String; 4] {
-    let short = |text: &str| shorten(&plain(text), NAME);
     let commit = line.commit.and_then(|id| why.commits.get(&id));
     let turn = line.turn.as_ref().and_then(|turn| Some((turn, why.turns.get(turn)?)));
     let at = turn.map(|(_, turn)| turn.at).or(commit.map(|commit| commit.at));
     let age = at.map(|at| age(at, clock::now())).unwrap_or_default();
     let [who, node, model] = match turn {
-        Some((key, TurnWhy { node, model, .. })) => [key.clone(), short(node.as_str()), short(model)],
+        Some((key, TurnWhy { node, model, .. })) => [key.clone(), node.to_string(), one_line(model)],
         None => {
             let (who, node) = who(line, commit.map_or("", |commit| &commit.author));
-            [short(&who), node.to_owned(), String::new()]
+            [one_line(&who), node.to_owned(), String::new()]
         }
     };
     [who, node, model, age]

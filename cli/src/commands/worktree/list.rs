@@ -42,8 +42,8 @@ pub(super) fn run(globals: &Globals, args: &ListArgs, all: &[PlacedWorktree<'_>]
     }
     let now = clock::now();
     let (mut plain, mut with_sizes) = (
-        Table::new(["owner", "state", "branch", "age", "path"]),
-        Table::new(["owner", "state", "branch", "age", "size", "path"]).right(4),
+        Table::new(["owner", "state", "branch", "age", "path"]).text(2).path(4).less([3]),
+        Table::new(["owner", "state", "branch", "age", "size", "path"]).right(4).text(2).path(5).less([3]),
     );
     for PlacedWorktree { worktree, .. } in all {
         let branch = worktree.branch.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -55,6 +55,6 @@ pub(super) fn run(globals: &Globals, args: &ListArgs, all: &[PlacedWorktree<'_>]
             plain.row([owner(worktree), state, branch, since, path])
         }
     }
-    out.line(if args.sizes { with_sizes } else { plain })?;
+    out.line(if args.sizes { with_sizes.shown() } else { plain.shown() })?;
     Ok(Exit::Done)
 }

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 use pleach_core::ids::NodeId;
 use pleach_core::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
+use pleach_core::text::is_steering;
 use serde_json::{Value, json};
 
 use self::geometry::Flow;
@@ -171,5 +172,5 @@ fn one_line(text: &str) -> String {
 
 /// Neither a control character, nor one that turns the direction of the text around it, nor one XML forbids.
 fn is_printable(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+    !is_steering(c) && !matches!(c, '\u{fffe}' | '\u{ffff}')
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::merge_queue::Queue;
 use crate::sessions::{graph, tool};
-use crate::support::{Ran, TestEnv};
+use crate::support::TestEnv;
 use crate::terminal::Terminal;
 use crate::trees::garden::{APPROVES, Garden, Tree};
 
@@ -21,9 +21,13 @@ fn kinds(lines: &[Value]) -> Vec<String> {
     lines.iter().map(kind).collect()
 }
 
-fn fits(ran: &Ran, columns: usize) {
-    let wide: Vec<&str> = ran.stdout.lines().filter(|line| line.chars().count() > columns).collect();
+/// What a terminal of 80 columns shows of the log, none of it in two rows; none where there is no terminal.
+fn in_80_columns(env: &TestEnv, command: &str) -> Option<String> {
+    env.write("home/.gitconfig", "[core]\n\tpager = cat\n");
+    let shown = Terminal::shows(env, 80, &[&format!("--color never {command}")])?;
+    let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");
+    Some(shown)
 }
 
 /// Two runs: one that is done, one that fails and is resumed in vain.
@@ -62,10 +66,9 @@ fn the_log_tells_runs_newest_first() {
     assert_eq!(kinds(&logged(&env, &[&format!("{first}/main")])), ["end done", "start"]);
     env.pleach(&["log", &format!("{first}/r1")]).expect(2).fails_with("no-such-session").naming(first);
     // For people.
-    let shown = env.pleach(&["log", "--turns"]).expect(0);
-    fits(&shown, 80);
+    let Some(shown) = in_80_columns(&env, "log --turns") else { return };
     // Without the time of day.
-    let lines: Vec<String> = env.normalise(&shown.stdout).lines().map(|line| line.chars().skip(7).collect()).collect();
+    let lines: Vec<String> = env.normalise(&shown).lines().map(|line| line.chars().skip(7).collect()).collect();
     insta::assert_snapshot!(lines[1..].join("\n"), @r"
     [SID2]          failed      `red` failed: exit 3: a very long command …
     [SID2]          fail        red · exit 3: a very long command that goe…
@@ -176,7 +179,7 @@ fn the_log_tells_the_steps_of_tasks() {
     let clone = env.root().join("clone");
     let cloned = env.pleach(&["-C", clone.to_str().expect("text"), "log", "--json"]).expect(0).json_lines();
     assert_eq!(cloned.iter().filter(|line| line["task"] == "T001").count(), outcomes.len());
-    fits(&env.pleach(&["log"]).expect(0), 80);
+    in_80_columns(env, "log");
 }
 
 #[test]

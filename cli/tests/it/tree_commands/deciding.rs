@@ -81,7 +81,7 @@ fn a_reset_task_is_redone_with_its_phases_feedback() {
     let ran = pleach(&env, 1, &["gardener"]);
     assert_eq!(ran.ended(), ("gate_red", "phase2"), "{ran}");
     assert!(ran.stdout.contains("`main`: make it better (exit 1)\n"), "{ran}");
-    assert!(env.pleach(&["inspect", "phase2"]).expect(0).stdout.contains("1 of 1 tasks done, its tests fail"));
+    assert!(env.pleach(&["inspect", "phase2"]).expect(0).stdout.contains("1 of 1 task done, its tests fail"));
     pleach(&env, 1, &["gardener"]);
     let ran = env.pleach(&["reset", "T003"]).expect(0);
     assert!(ran.stdout.starts_with("reset: T003 on `main` ("), "{ran}");

@@ -244,7 +244,7 @@ fn phase_tests_passed_on_another_merge_run_again() {
         let dry = garden.gardener(&["--dry-run", "--isolation", "phase"]).expect(0);
         assert!(dry.stdout.contains(&format!("\nnext: {next}\n")), "{dry}");
         let inspected = garden.env.pleach(&["inspect", "phase1"]).expect(0);
-        assert!(inspected.stdout.contains(&format!("1 of 1 tasks done, its tests {tests}\n")), "{inspected}");
+        assert!(inspected.stdout.contains(&format!("1 of 1 task done, its tests {tests}\n")), "{inspected}");
     };
     says("pass", "merge phase1");
     // A commit that changes no file changes nothing of what the merge gives.

@@ -126,7 +126,7 @@ pub(super) fn checked_message(said: &str, typed: bool) -> Result<String, String>
     }
     let length = subject.chars().count();
     if length > SUBJECT {
-        return Err(format!("its first line has {length} characters, {SUBJECT} is the most"));
+        return Err(format!("its first line has {}, {SUBJECT} is the most", counted(length, "character")));
     }
     if EMPTY_WORDS.contains(&order.to_lowercase().as_str()) {
         return Err("its first line does not say what was done".into());
@@ -274,7 +274,7 @@ fn subject_of_paths(paths: &[RepoPath], are_new: bool) -> String {
                 .unwrap_or_else(|| format!("{does} one file"))
         }
         paths => {
-            let count = format!("{does} {} files", paths.len());
+            let count = format!("{does} {}", counted(paths.len(), "file"));
             let inside = common_directory(paths).map(|dir| format!("{count} in {}/", shown(&RepoPath::new(dir))));
             inside.filter(fits).unwrap_or(count)
         }

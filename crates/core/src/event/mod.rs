@@ -24,7 +24,7 @@ mod warning;
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use budget::{BudgetExceeded, PriceUnknown};
@@ -127,10 +127,13 @@ macro_rules! events {
                 matches!(self, Self::Checkpoint(_))
             }
 
-            fn from_data(kind: String, data: Value) -> Result<Self, EventError> {
+            fn from_data<'de, D>(kind: String, data: D) -> Result<Self, EventError>
+            where
+                D: Deserializer<'de, Error = serde_json::Error>,
+            {
                 let read = match kind.as_str() {
-                    $(concat!("dev.orchestra.", stringify!($name)) => serde_json::from_value(data).map(Self::$name),)+
-                    _ => return Ok(Self::Unknown { kind, data }),
+                    $(concat!("dev.orchestra.", stringify!($name)) => Deserialize::deserialize(data).map(Self::$name),)+
+                    _ => Value::deserialize(data).map(|data| Self::Unknown { kind: kind.clone(), data }),
                 };
                 read.map_err(|source| EventError::Malformed { kind, source })
             }

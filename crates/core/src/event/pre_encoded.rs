@@ -60,6 +60,19 @@ impl<T: DeserializeOwned + Clone> PreEncoded<T> {
     }
 }
 
+impl<K: DeserializeOwned + Ord, V: DeserializeOwned + Clone> PreEncoded<BTreeMap<K, V>> {
+    /// One value of a map, without a copy of the others.
+    pub fn get(&self, key: &K) -> Option<V> {
+        match &self.0 {
+            Encoding::Value(map) => map.get(key).cloned(),
+            Encoding::Text(text) => {
+                let mut map: BTreeMap<K, V> = serde_json::from_str(text.get()).expect("it is the text of such a value");
+                map.remove(key)
+            }
+        }
+    }
+}
+
 impl<T> From<T> for PreEncoded<T> {
     fn from(value: T) -> Self {
         Self(Encoding::Value(value))
@@ -123,6 +136,9 @@ mod tests {
         assert!(written.says(&map) && written == map.clone().into() && written.value() == map);
         assert_eq!(serde_json::to_string(&written).unwrap(), serde_json::to_string(&map).unwrap());
         assert_eq!(serde_json::to_value(&written).unwrap(), serde_json::to_value(&map).unwrap());
+        let (first, none) = ("a".to_owned(), "c".to_owned());
+        assert_eq!([written.get(&first), written.get(&none)], [Some(1), None]);
+        assert_eq!(PreEncoded::from(map).get(&first), Some(1));
         let list = vec![3, 4];
         let written = PreEncoded::list(&list);
         assert!(written.says(&list) && !written.says(&vec![3]) && written != Vec::new().into());

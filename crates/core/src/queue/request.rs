@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::event::ConflictedPath;
+use crate::text::counted;
 
 /// How many characters of a diff or a log are shown: its beginning and its end.
 pub const SHOWN: usize = 8_000;
@@ -112,7 +113,7 @@ fn cut(text: &str) -> String {
         return text.to_owned();
     }
     let (head, tail) = (text.floor_char_boundary(SHOWN / 2), text.ceil_char_boundary(text.len() - SHOWN / 2));
-    format!("{}\n[… {} characters left out …]\n{}", &text[..head], tail - head, &text[tail..])
+    format!("{}\n[… {} left out …]\n{}", &text[..head], counted(tail - head, "character"), &text[tail..])
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::event::{Outcome, Status};
 use crate::plan::parallel::{ErrorPolicy, FanOutRules};
 use crate::state::{Branch, FanOut};
+use crate::text::counted;
 
 /// The context value with what came of each branch.
 pub(crate) const RESULTS: &str = "parallel.results";
@@ -44,8 +45,8 @@ pub fn verdict(rules: &FanOutRules, fan_out: &FanOut) -> FanOutVerdict {
         _ if is_lost => Outcome::fail(failures()),
         Some(needed) if succeeded < needed => {
             let why = if failed > 0 { format!(": {}", failures()) } else { String::new() };
-            let all = fan_out.branches.len();
-            Outcome::fail(format!("{succeeded} of {all} branches succeeded, {needed} needed{why}"))
+            let all = counted(fan_out.branches.len(), "branch");
+            Outcome::fail(format!("{succeeded} of {all} succeeded, {needed} needed{why}"))
         }
         None if failed > 0 && !(rules.errors == ErrorPolicy::Ignore && succeeded > 0) => {
             Outcome { notes: Some(failures()), ..Outcome::of(Status::PartialSuccess) }

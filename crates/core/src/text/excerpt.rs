@@ -1,5 +1,7 @@
 //! An excerpt of a long text: its beginning and its end.
 
+use super::counted;
+
 /// How many lines of the beginning are shown.
 const HEAD_LINES: usize = 10;
 
@@ -35,8 +37,8 @@ pub fn cut(text: &str, head: usize, tail: usize) -> (String, bool) {
     let (first, last) = (&text[..at(head)], &text[at(all - tail)..]);
     let left_out = text[first.len()..text.len() - last.len()].lines().count();
     let mark = match left_out {
-        0 | 1 => format!("[… {} characters left out …]", all - head - tail),
-        lines => format!("[… {lines} lines left out …]"),
+        0 | 1 => format!("[… {} left out …]", counted(all - head - tail, "character")),
+        lines => format!("[… {} left out …]", counted(lines, "line")),
     };
     (format!("{}\n{mark}\n{}", first.trim_end_matches('\n'), last.trim_start_matches('\n')), true)
 }

@@ -165,7 +165,7 @@ impl Files<'_> {
             let content = self.blob(*id)?;
             let most = FILE_SHOWN.min(room);
             let Ok(whole) = std::str::from_utf8(&content) else {
-                text.push_str(&format!("  ({} bytes that are no text)\n", content.len()));
+                text.push_str(&format!("  ({} that are no text)\n", counted(content.len(), "byte")));
                 continue;
             };
             let part = &whole[..whole.floor_char_boundary(most)];
@@ -173,7 +173,7 @@ impl Files<'_> {
             part.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
             if part.len() < whole.len() {
                 let rest = whole.len() - part.len();
-                text.push_str(&format!("  … {rest} bytes more, see `git show {id}`\n"));
+                text.push_str(&format!("  … {} more, see `git show {id}`\n", counted(rest, "byte")));
             }
         }
         if found.len() > NAMED {

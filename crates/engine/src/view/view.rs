@@ -183,7 +183,11 @@ impl Summary {
         Ok(Self::read(repo, &run.into(), |repo, run| History::newest(repo, run))?.0)
     }
 
-    fn read(repo: &Repo, run: &RunId, read: ReadHistory) -> Result<(Self, History), Error> {
+    fn read(
+        repo: &Repo,
+        run: &RunId,
+        read: impl Fn(&Repo, &RunId) -> Result<History, record::Error>,
+    ) -> Result<(Self, History), Error> {
         let (id, lock) = (&run.session, lock_name(run));
         let common = repo.common_dir();
         // A process may end after its last record, or start before its first one, so the lock is checked before and
@@ -253,9 +257,7 @@ pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, record::Error> {
     Ok(History::task_summary(repo, id)?.is_some_and(|summary| summary.landed.is_some()))
 }
 
-type ReadHistory = fn(&Repo, &RunId) -> Result<History, record::Error>;
-
-/// A session with its complete record.
+/// A session with its record, complete or from some of its newest turns on.
 #[derive(Debug)]
 pub struct View {
     /// Its newest state.
@@ -280,6 +282,24 @@ impl View {
         let left = left_events(&chains, &run.root);
         let history = chains.pop().expect("the root was put there");
         Ok(Self { summary, history, branches: chains, left })
+    }
+
+    /// Reads a session as far back as its newest turns; further where a state before them is not kept, and whole where it
+    /// has several contexts or goes on from another run.
+    pub fn newest(repo: &Repo, run: &RunId, turns: usize) -> Result<Self, Error> {
+        if !run.is_first() || record::run_contexts(repo, run)?.len() > 1 {
+            return Self::load(repo, run.clone());
+        }
+        let (summary, history) = Summary::read(repo, run, |repo, run| History::newest_turns(repo, run, turns))?;
+        let chains = [history];
+        let left = left_events(&chains, &run.root);
+        let [history] = chains;
+        Ok(Self { summary, history, branches: Vec::new(), left })
+    }
+
+    /// Whether all of it was read.
+    pub fn is_whole(&self) -> bool {
+        self.history.kept.is_none()
     }
 
     /// All sessions of a repository, newest first. Unreadable ones come last, with the cause.
@@ -347,7 +367,7 @@ impl View {
                     at: recorded.at,
                     context: record.context.clone(),
                     node: data.current_node.clone(),
-                    outcome: data.node_outcomes.value().remove(&data.current_node),
+                    outcome: data.node_outcomes.get(&data.current_node),
                     next_node: data.next_node.clone(),
                     commit: commit.clone(),
                     record: record.commit,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{History, Record};
 use pleach_core::event::{ContextForked, CutPoint, Event, ForkKind, HistoryCut, Recorded, Route};
 use pleach_core::ids::{CommitId, ContextId, NodeId, TurnId};
+use pleach_core::text::counted;
 
 /// The point that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub enum NoCut {
         context: ContextId,
     },
     /// The node has not completed, or not that often.
-    #[error("`{node}` has not completed{}", visit.map(|visit| format!(" {visit} times")).unwrap_or_default())]
+    #[error("`{node}` has not completed{}", visit.map(|visit| format!(" {}", counted(visit, "time"))).unwrap_or_default())]
     NotCompleted {
         /// The node.
         node: NodeId,

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{
     CONTEXT_TRAILER, ChainEnd, Error, LANDED_TRAILER, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER,
@@ -67,6 +68,8 @@ enum Reach {
     KeptState,
     /// To the newest of those before the record with this message.
     Message(u64),
+    /// To the newest of those before so many turns, or four times as many checkpoints.
+    Turns(usize),
 }
 
 #[derive(Deserialize)]
@@ -242,6 +245,11 @@ impl History {
         Self::read(repo, session, context, Reach::Message(message))
     }
 
+    /// As [`History::newest`], and as far back as so many turns, or four times as many checkpoints.
+    pub fn newest_turns(repo: &Repo, run: &RunId, turns: usize) -> Result<Self, Error> {
+        Self::read(repo, &run.session, &run.root, Reach::Turns(turns))
+    }
+
     fn read(repo: &Repo, session: &SessionId, context: &ContextId, reach: Reach) -> Result<Self, Error> {
         Self::read_back(repo, session, context, reach).map_err(|error| error.of(session))
     }
@@ -267,6 +275,7 @@ impl History {
         // What a return goes back to may be older than any state.
         let mut goes_back = false;
         let mut is_far_enough = reach == Reach::KeptState;
+        let (mut turns, mut checkpoints) = (0, 0);
         let mut next = Some((tip, counting));
         while let Some((id, counting)) = next {
             let commit = repo.commit(id)?;
@@ -287,7 +296,15 @@ impl History {
             let mut record = Record { context, ..read_record(repo, session, id, commit.tree)? };
             record.events.truncate(counting.unwrap_or(usize::MAX));
             goes_back |= record.goes_back();
-            is_far_enough |= matches!(reach, Reach::Message(message) if record.holds(message));
+            for event in &record.events {
+                turns += usize::from(matches!(event.event, Event::AgentTurn(_) | Event::ToolExecution(_)));
+                checkpoints += usize::from(matches!(event.event, Event::Checkpoint(_)));
+            }
+            is_far_enough |= match reach {
+                Reach::Message(message) => record.holds(message),
+                Reach::Turns(most) => turns >= most || checkpoints >= 4 * most,
+                Reach::Whole | Reach::KeptState => false,
+            };
             let before = commit.parents.first().copied();
             next = before.map(|before| (before, None));
             if let Some(fork) = record.replay() {
@@ -411,9 +428,9 @@ fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId)
     let bytes = repo
         .tree_file(tree, &RepoPath::from("events.json"))?
         .ok_or_else(|| unreadable(session, commit, "events.json is missing".into()))?;
-    let values: Vec<Value> =
+    let texts: Vec<&RawValue> =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(session, commit, error.to_string()))?;
-    let events = values.into_iter().map(Recorded::from_json).collect::<Result<_, _>>();
+    let events = texts.into_iter().map(|text| Recorded::from_text(text.get())).collect::<Result<_, _>>();
     Ok(Record {
         commit,
         context: ContextId::main(),

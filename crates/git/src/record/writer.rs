@@ -59,13 +59,16 @@ pub struct Recorder {
     /// The first records of the replays it has come through.
     forks: Vec<CommitId>,
     messages: u64,
+    /// The bytes of the events it has written.
+    event_bytes: usize,
 }
 
 impl Recorder {
     /// A recorder for a chain that does not exist yet; the first append creates it.
     pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
         let (task, forks) = (None, Vec::new());
-        Self { repo, session, context, redactor, task, tip: None, from: None, first: None, forks, messages: 0 }
+        let (from, first, event_bytes) = (None, None, 0);
+        Self { repo, session, context, redactor, task, tip: None, from, first, forks, messages: 0, event_bytes }
     }
 
     /// A recorder that goes on where a chain ends.
@@ -110,6 +113,11 @@ impl Recorder {
         self.tip
     }
 
+    /// The bytes of the events it has written.
+    pub fn event_bytes(&self) -> usize {
+        self.event_bytes
+    }
+
     /// The ref of the chain.
     pub fn reference(&self) -> String {
         context_ref(&self.session, &self.context)
@@ -124,7 +132,7 @@ impl Recorder {
     /// it is on disk.
     pub fn append(&mut self, mut writer: Writer, batch: &Batch) -> Result<CommitId, Error> {
         let at = batch.events.last().map(|event| event.at).unwrap_or_else(pleach_core::clock::now);
-        let tree = self.tree(&mut writer, batch)?;
+        let (tree, event_bytes) = self.tree(&mut writer, batch)?;
         let before = self.tip.or(self.from);
         let parents = before.into_iter().chain(batch.work.iter().copied()).collect();
         let message = CommitMessage {
@@ -161,6 +169,7 @@ impl Recorder {
         }
         self.tip = Some(commit);
         self.messages += batch.messages.len() as u64;
+        self.event_bytes += event_bytes;
         git::pack::pack_if_large(&self.repo);
         Ok(commit)
     }
@@ -195,14 +204,16 @@ impl Recorder {
         event.without_secrets(&self.redactor).map_or_else(|| event.to_text(), |clean| clean.to_string())
     }
 
-    fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {
+    /// The tree of a batch, and the bytes of its events.
+    fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<(TreeId, usize), Error> {
         let mut edits = Vec::new();
         let mut put = |writer: &mut Writer, path: &str, bytes: &[u8]| -> Result<(), Error> {
             edits.push(TreeEdit::Put(RepoPath::from(path), EntryKind::File, writer.blob(bytes)?));
             Ok(())
         };
         let events: Vec<String> = batch.events.iter().map(|event| self.event_text(event)).collect();
-        put(writer, "events.json", format!("[{}]", events.join(",")).as_bytes())?;
+        let text = format!("[{}]", events.join(","));
+        put(writer, "events.json", text.as_bytes())?;
         for (number, message) in (self.next_message()..).zip(&batch.messages) {
             let mut message = message.clone();
             self.redactor.json_text(&mut message, &message::part);
@@ -219,7 +230,7 @@ impl Recorder {
         }
         let files = batch.files.iter().map(|(name, id)| (RepoPath::from(name.as_str()), *id));
         edits.extend(files.map(|(path, id)| TreeEdit::Put(path, EntryKind::File, id)));
-        Ok(writer.tree(None, &edits)?)
+        Ok((writer.tree(None, &edits)?, text.len()))
     }
 
     fn refused(&self, error: SwapError) -> Error {

@@ -6,6 +6,7 @@ use super::working_copy::WorkingCopy;
 use crate::git::{self, ScanResult};
 use pleach_core::event::{Warning, WarningCode};
 use pleach_core::ids::RepoPath;
+use pleach_core::text::counted;
 
 /// Takes what the setup has made of the files for what the worktree begins with: no commit has it, and no reset
 /// removes it, until somebody changes it further. Returns the paths, and whether each is a file of the tree.
@@ -45,7 +46,8 @@ pub fn apply_exclusions(copy: &mut WorkingCopy, rules: &[String]) -> Result<bool
 pub fn absent_file_warnings(copy: &mut WorkingCopy, settings: &WorktreeSettings) -> Result<Vec<Warning>, Error> {
     let sparse = git::worktree::inherited_sparse(&mut copy.worktree)?.filter(|(absent, _)| *absent > 0).map(|(absent, total)| {
         WarningCode::SparseCheckout.with(format!(
-            "agents work in your sparse checkout: {absent} of {total} files are not in their worktree; `git sparse-checkout list` shows its rules"
+            "agents work in your sparse checkout: {absent} of {} are not in their worktree; `git sparse-checkout list` shows its rules",
+            counted(total, "file")
         ))
     });
     let idle = settings.without_effect(&mut copy.worktree)?.into_iter().map(|entry| {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pleach_core::text::LONGEST_SECRET;
+use pleach_core::text::{LONGEST_SECRET, counted};
 
 /// The output of a command on one stream, in bounded memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Capture {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str(&format!("[... {left_out} bytes left out ...]\n"));
+        text.push_str(&format!("[... {} left out ...]\n", counted(left_out, "byte")));
         text.push_str(&String::from_utf8_lossy(tail));
         text
     }

@@ -287,6 +287,49 @@ fn no_file_names_a_path_of_somebodys_machine() {
     }
 }
 
+/// What is counted in messages.
+const COUNTED: &str = "files turns sessions lines tasks commits repositories branches nodes entries attempts times \
+    approvals errors steps tests things records agents worktrees phases visits events questions warnings choices";
+
+/// Whether a line has one of these words, as a whole, behind this.
+fn has_behind(line: &str, before: &str, words: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    line.match_indices(before).any(|(at, _)| {
+        let rest = &line[at + before.len()..];
+        let word = &rest[..rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len())];
+        let is_alone = !before.starts_with('1') || !line[..at].ends_with(is_word);
+        is_alone && words.split_whitespace().any(|counted| counted == word)
+    })
+}
+
+#[test]
+fn one_thing_is_never_many() {
+    let code = files("cli").into_iter().chain(files("crates")).filter(|path| path.ends_with(".rs"));
+    // This file says what must not be said.
+    let code = code.filter(|path| !path.ends_with("structure.rs"));
+    let pages = files("docs").into_iter().chain(["README.md".to_owned(), "CHANGELOG.md".to_owned()]);
+    for path in code.chain(pages) {
+        let text = read(&path);
+        let wrong: Vec<&str> = text.lines().filter(|line| has_behind(line, "1 ", COUNTED)).collect();
+        assert!(wrong.is_empty(), "{path}: {wrong:#?}");
+    }
+    assert!(has_behind("1 files", "1 ", COUNTED) && !has_behind("v1.1 files", "1 ", COUNTED));
+}
+
+#[test]
+fn numbers_in_messages_go_through_counted() {
+    // Numbers that are never one.
+    let many =
+        ["{few} files", "{limit} files", "{removed} lines", ".{ending} files", "_VISITS} visits", "_REPEATS} times", "{phase} tests"];
+    for path in library().chain(sources("cli/src")).filter(|path| !path.ends_with("/tests.rs")) {
+        let text = read(&path);
+        let program = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in program.lines().filter(|line| !many.iter().any(|many| line.contains(many))) {
+            assert!(!has_behind(line, "} ", COUNTED), "{path}: `text::counted` knows `1 file` from `2 files`: {line}");
+        }
+    }
+}
+
 #[test]
 fn the_readme_lists_every_page() {
     let readme = read("README.md");

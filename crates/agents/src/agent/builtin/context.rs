@@ -1,6 +1,7 @@
 //! Keeping a conversation within what its model takes. What is recorded stays whole: a mark in the conversation says
 //! which old outputs of tools are left out of what is sent, so a resumed run sends the same.
 
+use pleach_core::text::counted;
 use serde_json::{Value, json};
 
 use crate::llm::{Message, Part};
@@ -125,7 +126,7 @@ fn elide_texts(value: &mut Value) {
 }
 
 fn note(text: &str, how: &str) -> String {
-    format!("[elided: {} characters; {how}]", text.chars().count())
+    format!("[elided: {}; {how}]", counted(text.chars().count(), "character"))
 }
 
 #[cfg(test)]

@@ -507,9 +507,9 @@ impl<'a> Run<'a> {
         let turns = self.after_task().count();
         let rounds = self.after_task().filter(|message| message.tool_calls().next().is_some()).count();
         let why = if turns >= limits.turns() {
-            format!("the agent was not done after {turns} turns")
+            format!("the agent was not done after {}", counted(turns, "turn"))
         } else if limits.max_tool_rounds > 0 && rounds >= limits.max_tool_rounds as usize {
-            format!("the agent was not done after {rounds} rounds of tools")
+            format!("the agent was not done after {} of tools", counted(rounds, "round"))
         } else {
             return None;
         };

@@ -45,6 +45,8 @@ pub(crate) struct Context {
     pub(super) events_since_state: usize,
     /// The size of the state when it was last stored.
     pub(super) kept_state_bytes: usize,
+    /// The bytes of events that this process had written by then.
+    pub(super) event_bytes_at_state: usize,
     /// Repositories whose checkout followed its branch and whose worker has not been informed yet.
     pub(super) followed: Vec<RepoName>,
     /// Warnings not yet reported.
@@ -85,6 +87,7 @@ impl Context {
             degrade: false,
             events_since_state: events,
             kept_state_bytes: 0,
+            event_bytes_at_state: 0,
             followed: Vec::new(),
             warnings: Vec::new(),
         }

@@ -20,6 +20,11 @@ const KEEP_STATE_AFTER: usize = 200;
 /// than the events.
 const STATE_PER_EVENT: usize = 100;
 
+/// How many times as large as the state events have to be for it to be stored earlier: those of a run over very many nodes
+/// are, for each of its checkpoints names all nodes. And the bytes of events below which that is not asked.
+const EVENTS_PER_STATE: usize = 4;
+const LARGE_EVENTS: usize = 1 << 20;
+
 /// Writes pending events.
 pub(crate) fn flush(context: &mut Context) -> Result<(), Error> {
     match context.pending.take() {
@@ -152,12 +157,16 @@ fn write(context: &mut Context, mut writers: Writers, mut batch: Batch, tips: &S
     assert!(context.pending.is_none(), "records are written in the order in which they were folded");
     context.events_since_state += batch.events.len();
     let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
-    if at_checkpoint && context.events_since_state > KEEP_STATE_AFTER.max(context.kept_state_bytes / STATE_PER_EVENT) {
+    let bytes = context.recorder.event_bytes() - context.event_bytes_at_state;
+    let is_due = context.events_since_state > KEEP_STATE_AFTER.max(context.kept_state_bytes / STATE_PER_EVENT)
+        || bytes > LARGE_EVENTS.max(context.kept_state_bytes * EVENTS_PER_STATE);
+    if at_checkpoint && is_due {
         let state = serde_json::to_value(&*context.state);
         let state = state.expect("the state is made of structs with text keys, which serialise");
         context.kept_state_bytes = state.to_string().len();
         batch.state = Some(state);
         context.events_since_state = 0;
+        context.event_bytes_at_state = context.recorder.event_bytes();
     }
     // Objects that the record refers to are on disk before it; those in its own repository share its flush.
     let writer = writers.remove(context.plan.repos.record_name()).unwrap_or_else(|| context.repo.writer());

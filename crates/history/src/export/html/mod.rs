@@ -5,7 +5,7 @@ mod page;
 mod patch;
 
 use agents::llm::{Message, Part, Role};
-use pleach_core::text::first_line;
+use pleach_core::text::{counted, first_line};
 
 use super::markdown::is_empty;
 use super::story::{minute, note};
@@ -127,6 +127,6 @@ fn short(text: &str) -> String {
     let line = pleach_core::text::shorten(first_line(text), 100);
     match text.trim().lines().count() {
         0 | 1 => line,
-        lines => format!("{line} ({lines} lines)"),
+        lines => format!("{line} ({})", counted(lines, "line")),
     }
 }

@@ -59,7 +59,8 @@ pub(super) fn read(jail: &Jail, args: ReadArgs) -> ToolAnswer {
         Ok(Window::Lines(text)) => ToolAnswer::ok(text),
         Ok(Window::Empty) => ToolAnswer::ok("(the file is empty)"),
         Ok(Window::JobPast(lines)) => {
-            ToolAnswer::error(format!("`{path}` has {lines} lines, so there is nothing at that offset"))
+            let lines = counted(lines, "line");
+            ToolAnswer::error(format!("`{path}` has {lines}, so there is nothing at that offset"))
         }
         Ok(Window::Binary) => ToolAnswer::error(format!("`{path}` is a binary file")),
         Err(error) => ToolAnswer::error(format!("cannot read `{path}`: {error}")),
@@ -122,7 +123,7 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
 
 pub(super) fn write(jail: &Jail, args: WriteArgs) -> ToolAnswer {
     match jail.write(&args.file_path, args.content.as_bytes()) {
-        Ok(path) => ToolAnswer::ok(format!("Wrote {} bytes to {}", args.content.len(), args.file_path)).wrote(path),
+        Ok(path) => ToolAnswer::ok(format!("Wrote {} to {}", counted(args.content.len(), "byte"), args.file_path)).wrote(path),
         Err(error) => ToolAnswer::error(error.to_string()),
     }
 }
@@ -168,7 +169,8 @@ fn replaced(bytes: &[u8], args: &EditArgs) -> Result<(Vec<u8>, usize), String> {
         _ if *replace_all => {}
         count => {
             return Err(format!(
-                "`old_string` occurs {count} times in `{path}`; give more of the text around it, or set `replace_all`"
+                "`old_string` occurs {} in `{path}`; give more of the text around it, or set `replace_all`",
+                counted(count, "time")
             ));
         }
     }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 use regex::bytes::{Regex, RegexBuilder};
+use pleach_core::text::counted;
 use serde::Deserialize;
 
 use super::answer::ToolAnswer;
@@ -56,7 +57,7 @@ pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> ToolAnswer {
     };
     let limit = args.max_results.unwrap_or(RESULTS).max(1);
     let mut found = Vec::new();
-    let mut skipped = 0;
+    let mut skipped = 0_usize;
     let mut more = false;
     for path in files_below(jail, &start) {
         if cancel.is_killed() {
@@ -83,7 +84,8 @@ pub(super) fn grep(jail: &Jail, args: GrepArgs, cancel: &Cancel) -> ToolAnswer {
         text.push_str(&format!("(there is more than these {limit}; narrow the search or raise max_results)\n"));
     }
     if skipped > 0 {
-        text.push_str(&format!("({skipped} files of more than {} MB were not searched)\n", SEARCHABLE >> 20));
+        let files = counted(skipped, "file");
+        text.push_str(&format!("(not searched: {files} of more than {} MB)\n", SEARCHABLE >> 20));
     }
     ToolAnswer::ok(text)
 }

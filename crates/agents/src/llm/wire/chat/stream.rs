@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::llm::wire::json::{JsonObject, WireError, object, shape, take_list};
 use crate::llm::wire::sse;
+use pleach_core::text::counted;
 
 /// A streamed answer being put together.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +30,7 @@ impl ChatStream {
     fn add(&mut self, mut piece: JsonObject) -> Result<(), WireError> {
         let index = piece.get("index").and_then(Value::as_u64).unwrap_or_default() as usize;
         if index > self.choices.len() {
-            return Err(shape(format!("choice {index} comes after {} choices", self.choices.len())));
+            return Err(shape(format!("choice {index} comes after {}", counted(self.choices.len(), "choice"))));
         }
         if index == self.choices.len() {
             let message = json!({"role": "assistant", "content": null});
