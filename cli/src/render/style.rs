@@ -23,8 +23,8 @@ pub fn standing(word: &str) -> String {
     let style = match word.split([' ', ':']).next().unwrap_or_default() {
         "done" | "landed" | "complete" | "pass" => GOOD,
         "failed" | "unreadable" | "dead" | "cancelled" | "fail" => BAD,
-        "paused" | "waits" | "waiting" | "stalled" | "stopped" => WAITS,
-        "running" => BEGINS,
+        "paused" | "waits" | "waiting" | "ready" | "stalled" | "stopped" => WAITS,
+        "running" | "queued" => BEGINS,
         _ => return word.to_owned(),
     };
     paint(style, word)

@@ -95,18 +95,40 @@ pub struct RunningTask {
     session: SessionId,
     /// The node its pipeline is at.
     node: Option<NodeId>,
+    /// What is done there.
+    doing: String,
+    /// The attempt, and those of its budget.
+    attempt: Option<(u32, u32)>,
 }
 
 impl RunningTask {
-    /// `running at `review`, session abcdefgh`
+    fn of(summary: &Summary) -> Self {
+        let node = summary.node().cloned();
+        let step = node.as_ref().and_then(|node| summary.pipeline.node(node)?.step.as_deref());
+        let at = node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
+        let is_decided = summary.state.task.as_ref().is_some_and(|task| task.is_decided());
+        let doing = match step {
+            _ if !summary.questions().is_empty() => format!("waiting for you{at}"),
+            _ if is_decided => "landing".to_owned(),
+            Some("implement") => TaskStatus::Implementing.as_str().to_owned(),
+            Some("test") => TaskStatus::Testing.as_str().to_owned(),
+            Some("review") => TaskStatus::Reviewing.as_str().to_owned(),
+            Some(_) | None => format!("running{at}"),
+        };
+        let attempt = summary.state.task.as_ref().and_then(|task| task.attempt.as_ref());
+        let attempt = attempt.filter(|_| !is_decided).map(|attempt| (attempt.number, attempt.of));
+        Self { session: summary.session.clone(), node, doing, attempt }
+    }
+
+    /// `reviewing, attempt 1 of 5, session abcdefgh`
     pub fn words(&self) -> String {
-        let at = self.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
-        format!("running{at}, session {}", self.session)
+        let attempt = self.attempt.map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
+        format!("{}{attempt}, session {}", self.doing, self.session)
     }
 
     /// The same for programs.
     pub fn json(&self) -> Value {
-        json!({"session": self.session, "node": self.node})
+        json!({"session": self.session, "node": self.node, "doing": self.doing})
     }
 }
 
@@ -121,11 +143,7 @@ pub fn running<'s>(
     let tasks = sessions.filter_map(|summary| {
         let task = summary.started.task.as_ref()?;
         let is_of_tree = task.target == *target && tree.is_named(&task.tree, &task.id);
-        if !is_of_tree {
-            return None;
-        }
-        let (session, node) = (summary.session.clone(), summary.node().cloned());
-        Some((task.id.clone(), RunningTask { session, node }))
+        is_of_tree.then(|| (task.id.clone(), RunningTask::of(summary)))
     });
     tasks.collect()
 }
@@ -348,10 +366,9 @@ impl TreeView<'_> {
                 continue;
             }
             let name = shorten(&shown_name(&node.name), NAME);
-            let begun = (!is_new || running.is_none()).then(|| standing(state, self.limits));
-            let words: Vec<String> = begun.into_iter().chain(running.map(RunningTask::words)).collect();
+            let words = running.map_or_else(|| standing(state, self.limits), RunningTask::words);
             let repo = self.tree.repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
-            text.push_str(&format!("    {task} {name}{repo}: {}\n", words.join("; ")));
+            text.push_str(&format!("    {task} {name}{repo}: {words}\n"));
         }
         if pending > 0 {
             text.push_str(&format!("    {pending} pending\n"));

@@ -26,19 +26,19 @@ pub struct MergeDiffArgs {
 }
 
 /// What an entry changes on its target.
-pub(super) struct EntryChange {
+pub struct EntryChange {
     pub from: CommitId,
     pub to: CommitId,
 }
 
 impl EntryChange {
     /// What has landed of an entry, or would; none before it was merged.
-    pub(super) fn of(entry: &QueueEntry) -> Option<Self> {
+    pub fn of(entry: &QueueEntry) -> Option<Self> {
         let landed = entry.landing.map(|landing| Self { from: landing.from, to: landing.to });
         landed.or_else(|| entry.candidate.as_ref().map(|candidate| Self { from: candidate.base, to: candidate.commit }))
     }
 
-    pub(super) fn stat(&self, repo: &Repo) -> Result<Vec<FileStat>, Failure> {
+    pub fn stat(&self, repo: &Repo) -> Result<Vec<FileStat>, Failure> {
         let read = || git::diff::stat(repo, repo.tree_of(self.from)?, repo.tree_of(self.to)?);
         read().map_err(|error| of_git(&error))
     }

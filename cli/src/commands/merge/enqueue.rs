@@ -69,7 +69,7 @@ pub fn run(ground: &MergeGround<'_>, args: &EnqueueArgs) -> Result<Exit, Failure
     match entry.state {
         EntryState::Red | EntryState::Escalated | EntryState::Repairing => {
             out.line(format!("{name} is in the queue and {} ({at})", entry.state))?;
-            out.line(format!("next:    pleach merge retry {}", entry.reference()))?;
+            out.line(format!("next:    {}", ground.command(&format!("merge retry {}", entry.reference()))))?;
         }
         _ => out.line(format!("queued: {name} into `{}` ({at})", entry.target))?,
     }
