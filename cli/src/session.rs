@@ -438,7 +438,13 @@ pub fn summary(
     if !matches!(ended, SessionEnded::Paused(_)) && !has_remote(session) {
         let repo = session.repo();
         let add = git_in_repo(globals, repo.workdir().unwrap_or(repo.git_dir()), "remote add origin URL");
-        out.line(format!("record:  {SESSIONS}{}, in this repository alone: it has no remote", id.session))?;
+        let started = session.started();
+        let at = if started.has_several_repos() {
+            format!("`{}`", started.record_repo())
+        } else {
+            "this repository".to_owned()
+        };
+        out.line(format!("record:  {SESSIONS}{}, in {at} alone: it has no remote", id.session))?;
         out.line(format!("push:    {add} && {}", about(format!("push {id}"))))?;
     }
     let pushes = PushState::read(session.repo().common_dir(), id);

@@ -368,7 +368,7 @@ impl Overview<'_> {
         parts.extend(self.broken.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
         parts.extend(self.worked.as_ref().map(|holder| format!("worked by {}", holder.text)));
         if !self.tasks.is_empty() {
-            parts.push(task::table(&self.tasks, &self.marks).to_string());
+            parts.push(task::table(self.repo, &self.tasks, &self.marks).to_string());
         }
         parts.extend(self.unreadable.iter().cloned());
         if !self.open.is_empty() {
@@ -398,7 +398,11 @@ impl Overview<'_> {
         let mut lines = Vec::new();
         for summary in self.open.iter().filter_map(|(_, summary)| summary.as_ref().ok()) {
             let next = next_command(self.globals, self.repo, summary, &self.states);
-            let how = next.map(|command| format!("\n  next:    {command}")).unwrap_or_default();
+            let holder = || Lock::holder(self.repo.common_dir(), &lock_name(&summary.run));
+            let how = match next {
+                Some(command) => format!("\n  next:    {command}"),
+                None => holder().map(|holder| format!("\n  answer where it runs: {}", holder.text)).unwrap_or_default(),
+            };
             for question in summary.questions() {
                 let text = show::plain(&question.text);
                 let choices = show::plain(&question.choices_in_words());
@@ -428,15 +432,12 @@ fn add_state(document: &mut Value, globals: &Globals, repo: &Repo, summary: &Sum
     document["next"] = json!(next_command(globals, repo, summary, states));
 }
 
-/// The command that does what is asked of the reader: an answer, or a landing. What is asked at another terminal is answered
-/// there.
+/// The command that does what is asked of the reader: an answer, or a landing. What a running session asks has none: it is
+/// answered where that runs.
 fn next_command(globals: &Globals, repo: &Repo, summary: &Summary, states: &WorkStates) -> Option<String> {
     if !summary.questions().is_empty() {
-        if summary.standing() != SessionStatus::Running {
-            return resume_hint(globals, repo, summary);
-        }
-        let holder = Lock::holder(repo.common_dir(), &lock_name(&summary.run))?;
-        return Some(format!("answer at the terminal of {}", holder.text));
+        let is_paused = summary.standing() != SessionStatus::Running;
+        return is_paused.then(|| resume_hint(globals, repo, summary)).flatten();
     }
     if let Some(entry) = states.queued.get(&summary.run).filter(|_| summary.can_land()) {
         return Some(about(globals, &globals.dir, &format!("merge why {}", entry.reference()), None));

@@ -111,13 +111,18 @@ impl WorkStates {
     }
 }
 
+/// Whether it is at no node any more.
+fn is_over(summary: &Summary) -> bool {
+    matches!(summary.standing(), SessionStatus::Done | SessionStatus::Cancelled)
+}
+
 /// Whether there is finished work to land.
 fn is_to_land(summary: &Summary) -> bool {
     summary.can_land() && summary.repos().any(|repo_work| RepoWork::has_changed(&repo_work))
 }
 
 /// Why a session is paused, in a few words.
-fn why_paused(reason: PauseReason, why: Option<&str>) -> String {
+pub fn why_paused(reason: PauseReason, why: Option<&str>) -> String {
     match (why, reason) {
         (Some(why), _) => headline(why, WHY_PAUSED),
         (None, PauseReason::Interrupted) => "interrupted".to_owned(),
@@ -152,7 +157,7 @@ pub fn sessions(
                 id.to_string(),
                 title(summary),
                 marked(style::standing(&states.word(summary)), marks.session(summary)),
-                summary.node().map(ToString::to_string).unwrap_or_default(),
+                summary.node().filter(|_| !is_over(summary)).map(ToString::to_string).unwrap_or_default(),
                 summary.turns.to_string(),
                 tokens_of(&summary.spent),
                 branches(summary),

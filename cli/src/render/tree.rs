@@ -102,7 +102,8 @@ pub struct RunningTask {
 }
 
 impl RunningTask {
-    fn of(summary: &Summary) -> Self {
+    /// What a session does on its task.
+    pub fn of(summary: &Summary) -> Self {
         let node = summary.node().cloned();
         let step = node.as_ref().and_then(|node| summary.pipeline.node(node)?.step.as_deref());
         let at = node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
@@ -120,10 +121,15 @@ impl RunningTask {
         Self { session: summary.session.clone(), node, doing, attempt }
     }
 
+    /// `reviewing, attempt 1 of 5`
+    pub fn state(&self) -> String {
+        let attempt = self.attempt.map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
+        format!("{}{attempt}", self.doing)
+    }
+
     /// `reviewing, attempt 1 of 5, session abcdefgh`
     pub fn words(&self) -> String {
-        let attempt = self.attempt.map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
-        format!("{}{attempt}, session {}", self.doing, self.session)
+        format!("{}, session {}", self.state(), self.session)
     }
 
     /// The same for programs.

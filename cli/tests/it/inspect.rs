@@ -80,8 +80,11 @@ fn status_lists_sessions_and_shows_one() {
     insta::assert_snapshot!(env.pleach(&["status"]), @"
     exit: 0
     --- stdout
-    session   pipeline  standing  node  turns  tokens  branch                 age
-    [SID]  greet     done      exit      3      41  pleach/greet/[SID]  [TIME]
+    session   pipeline  standing       node  turns  tokens  branch                 age
+    [SID]  greet     ready to land            3      41  pleach/greet/[SID]  [TIME]
+
+    [SID] is ready to land
+      next:    pleach land [SID]
     ");
     let sid = env.session();
     insta::assert_snapshot!(env.pleach(&["status", &sid[..3]]), @"
@@ -90,7 +93,7 @@ fn status_lists_sessions_and_shows_one() {
     session   [SID]
     pipeline  greet (greet.dot)
     goal      Say hello
-    standing  done
+    standing  ready to land
     merge     git switch main && git merge pleach/greet/[SID]
     branch    pleach/greet/[SID] at [SHA]
     base      [SHA] (main)

@@ -59,7 +59,7 @@ fn an_agent_resolves_a_conflict() {
     let all = queue.env.pleach(&["-v", "status", "--json"]).expect(0).json();
     assert_eq!(all["sessions"][0]["pipeline"], "resolve");
     assert_eq!(queue.env.pleach(&["status", "--json"]).expect(0).json()["own_sessions"], 1);
-    for command in ["turns", "diff", "land", "export"] {
+    for command in ["turns", "diff", "land"] {
         queue.env.pleach(&[command]).expect(2).fails_with("no-such-session");
     }
 }

@@ -27,7 +27,7 @@ pub struct Landed {
     pub target: BranchName,
     /// The commit that brought it there.
     pub commit: CommitId,
-    /// When that was made.
+    /// When it came there.
     pub at: Timestamp,
     /// The commit that took it back.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub fn landed<'s>(
         let queued = landed_by_queue(&repo)?;
         let mut by_target: BTreeMap<&BranchName, Vec<Work<'_>>> = BTreeMap::new();
         for work in works {
-            let brought = queued.iter().filter(|(run, _)| *run == work.0.run).map(|(_, target)| target);
+            let brought = queued.keys().filter(|(run, _)| *run == work.0.run).map(|(_, target)| target);
             for target in brought.chain(work.1.target).collect::<BTreeSet<_>>() {
                 by_target.entry(target).or_default().push(work);
             }
@@ -64,7 +64,9 @@ pub fn landed<'s>(
             for (summary, repo_work) in works {
                 let Some(work) = repo_work.work else { continue };
                 if let Some((commit, undone)) = history.landing(&repo, work, &summary.run)? {
-                    let at = repo.commit(commit)?.at;
+                    // A fast-forward has no commit of its own, which would say when that was.
+                    let known = queued.get(&(summary.run.clone(), target.clone())).copied();
+                    let at = known.map_or_else(|| Ok(repo.commit(commit)?.at), Ok::<_, Error>)?;
                     let part = Landed { repo: name.clone(), target: target.clone(), commit, at, undone };
                     landed.entry(summary.run.clone()).or_default().push(part);
                 }
@@ -79,13 +81,16 @@ pub fn landed<'s>(
 /// A run, and what it has done in a repository.
 type Work<'s> = (&'s Summary, RepoWork<'s>);
 
-/// The runs whose work the merge queue has brought to a branch. An entry that cannot be read says nothing here: the commands
-/// of the queue tell what is wrong.
-fn landed_by_queue(repo: &Repo) -> Result<Vec<(RunId, BranchName)>, Error> {
+/// The runs whose work the merge queue has brought to a branch, and when. An entry that cannot be read says nothing here: the
+/// commands of the queue tell what is wrong.
+fn landed_by_queue(repo: &Repo) -> Result<BTreeMap<(RunId, BranchName), Timestamp>, Error> {
     let entries = repo.refs().list_unpeeled(QUEUES)?.into_iter().filter(|(name, _)| name.contains("/entry/"));
-    let entries = entries.filter_map(|(name, at)| Some(read_state(repo, &name, at?).ok()?.entry));
-    let landed = entries.filter(|entry| entry.state == EntryState::Landed);
-    Ok(landed.filter_map(|entry| Some((entry.run_of_session()?, entry.target))).collect())
+    let landed = entries.filter_map(|(name, at)| {
+        let entry = read_state(repo, &name, at?).ok()?.entry;
+        let run = entry.run_of_session().filter(|_| entry.state == EntryState::Landed)?;
+        Some(((run, entry.target), repo.commit(at?).ok()?.at))
+    });
+    Ok(landed.collect())
 }
 
 /// What a branch has got since the sessions were started.
