@@ -435,7 +435,7 @@ pub fn summary(
         }
         SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }?;
-    if !matches!(ended, SessionEnded::Paused(_)) && !has_remote(session) {
+    if matches!(ended, SessionEnded::Completed | SessionEnded::Failed { .. }) && !has_remote(session) {
         let repo = session.repo();
         let add = git_in_repo(globals, repo.workdir().unwrap_or(repo.git_dir()), "remote add origin URL");
         let started = session.started();

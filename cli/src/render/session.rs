@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use pleach_core::budget::Amount;
 use pleach_core::event::{PauseReason, Snapshot};
 use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
+use pleach_core::progress::TaskStatus;
 use pleach_core::queue::{EntryState, QueueEntry};
 use pleach_core::text::{counted, first_line, listed, shorten};
 use serde_json::{Value, json};
@@ -62,6 +63,28 @@ pub fn mirrored(report: &MirrorReport) -> String {
     }
 }
 
+/// What a running session does on its task: `reviewing, attempt 1 of 5`
+pub fn doing(summary: &Summary) -> String {
+    let node = summary.node();
+    let at = node.map(|node| format!(" at `{node}`")).unwrap_or_default();
+    let task = summary.state.task.as_ref();
+    if !summary.questions().is_empty() {
+        return format!("waiting for you{at}");
+    }
+    if task.is_some_and(|task| task.is_decided()) {
+        return "landing".to_owned();
+    }
+    let doing = match node.and_then(|node| summary.pipeline.node(node)?.step.as_deref()) {
+        Some("implement") => TaskStatus::Implementing.as_str().to_owned(),
+        Some("test") => TaskStatus::Testing.as_str().to_owned(),
+        Some("review") => TaskStatus::Reviewing.as_str().to_owned(),
+        Some(_) | None => format!("running{at}"),
+    };
+    let attempt = task.and_then(|task| task.attempt.as_ref());
+    let attempt = attempt.map(|attempt| format!(", attempt {} of {}", attempt.number, attempt.of)).unwrap_or_default();
+    format!("{doing}{attempt}")
+}
+
 /// What became of the work of sessions.
 #[derive(Debug, Default)]
 pub struct WorkStates {
@@ -90,6 +113,9 @@ impl WorkStates {
         if !summary.questions().is_empty() {
             return "waiting for you".to_owned();
         }
+        if standing == SessionStatus::Running && summary.state.task.is_some() {
+            return doing(summary);
+        }
         match (&standing, self.landed.get(&summary.run), self.queued.get(&summary.run)) {
             (SessionStatus::Done, _, Some(entry)) => match entry.state {
                 EntryState::Submitted => "queued".to_owned(),
@@ -114,6 +140,12 @@ impl WorkStates {
 /// Whether it is at no node any more.
 fn is_over(summary: &Summary) -> bool {
     matches!(summary.standing(), SessionStatus::Done | SessionStatus::Cancelled)
+}
+
+/// The node it is at, where its state does not say what is done there.
+fn node_of(summary: &Summary) -> String {
+    let is_said = is_over(summary) || summary.standing() == SessionStatus::Running && summary.state.task.is_some();
+    summary.node().filter(|_| !is_said).map(ToString::to_string).unwrap_or_default()
 }
 
 /// Whether there is finished work to land.
@@ -157,7 +189,7 @@ pub fn sessions(
                 id.to_string(),
                 title(summary),
                 marked(style::standing(&states.word(summary)), marks.session(summary)),
-                summary.node().filter(|_| !is_over(summary)).map(ToString::to_string).unwrap_or_default(),
+                node_of(summary),
                 summary.turns.to_string(),
                 tokens_of(&summary.spent),
                 branches(summary),

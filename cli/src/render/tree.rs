@@ -14,7 +14,7 @@ use pleach_core::step::{TreeName, short_id, shown_name};
 use pleach_core::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
-use super::session::plain;
+use super::session::{doing, plain};
 use crate::tree::overview::{BrokenTree, TreeWithProgress};
 
 /// How long a bar is.
@@ -97,39 +97,12 @@ pub struct RunningTask {
     node: Option<NodeId>,
     /// What is done there.
     doing: String,
-    /// The attempt, and those of its budget.
-    attempt: Option<(u32, u32)>,
 }
 
 impl RunningTask {
-    /// What a session does on its task.
-    pub fn of(summary: &Summary) -> Self {
-        let node = summary.node().cloned();
-        let step = node.as_ref().and_then(|node| summary.pipeline.node(node)?.step.as_deref());
-        let at = node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
-        let is_decided = summary.state.task.as_ref().is_some_and(|task| task.is_decided());
-        let doing = match step {
-            _ if !summary.questions().is_empty() => format!("waiting for you{at}"),
-            _ if is_decided => "landing".to_owned(),
-            Some("implement") => TaskStatus::Implementing.as_str().to_owned(),
-            Some("test") => TaskStatus::Testing.as_str().to_owned(),
-            Some("review") => TaskStatus::Reviewing.as_str().to_owned(),
-            Some(_) | None => format!("running{at}"),
-        };
-        let attempt = summary.state.task.as_ref().and_then(|task| task.attempt.as_ref());
-        let attempt = attempt.filter(|_| !is_decided).map(|attempt| (attempt.number, attempt.of));
-        Self { session: summary.session.clone(), node, doing, attempt }
-    }
-
-    /// `reviewing, attempt 1 of 5`
-    pub fn state(&self) -> String {
-        let attempt = self.attempt.map(|(number, of)| format!(", attempt {number} of {of}")).unwrap_or_default();
-        format!("{}{attempt}", self.doing)
-    }
-
     /// `reviewing, attempt 1 of 5, session abcdefgh`
     pub fn words(&self) -> String {
-        format!("{}, session {}", self.state(), self.session)
+        format!("{}, session {}", self.doing, self.session)
     }
 
     /// The same for programs.
@@ -149,7 +122,8 @@ pub fn running<'s>(
     let tasks = sessions.filter_map(|summary| {
         let task = summary.started.task.as_ref()?;
         let is_of_tree = task.target == *target && tree.is_named(&task.tree, &task.id);
-        is_of_tree.then(|| (task.id.clone(), RunningTask::of(summary)))
+        let (session, node) = (summary.session.clone(), summary.node().cloned());
+        is_of_tree.then(|| (task.id.clone(), RunningTask { session, node, doing: doing(summary) }))
     });
     tasks.collect()
 }

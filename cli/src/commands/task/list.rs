@@ -13,8 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks, marked};
 use crate::globals::Globals;
-use crate::render::session::why_paused;
-use crate::render::tree::RunningTask;
+use crate::render::session::{doing, why_paused};
 use crate::render::{Out, Table};
 
 /// List the tasks of this repository: by default those that have neither landed nor been cancelled.
@@ -86,7 +85,7 @@ pub fn state(repo: &Repo, view: &TaskView) -> String {
         _ if view.is_astray => format!("{}, its target is gone", view.status),
         AdHocStatus::Blocked => format!("blocked by {}", listed(&view.blockers, 3)),
         // A session that cannot be read is reported by the commands on sessions.
-        AdHocStatus::Running => session().map_or_else(|| view.status.to_string(), |it| RunningTask::of(&it).state()),
+        AdHocStatus::Running => session().map_or_else(|| view.status.to_string(), |it| doing(&it)),
         AdHocStatus::Stopped => session().and_then(|it| why_stopped(&it)).unwrap_or_else(|| view.status.to_string()),
         status => status.to_string(),
     }
