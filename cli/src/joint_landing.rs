@@ -88,13 +88,16 @@ fn not_done(summary: &Summary) -> Failure {
         SessionStatus::Paused { .. } => ("is paused", format!("`pleach resume {run}` continues it")),
         SessionStatus::Failed { .. } => (
             "failed",
-            format!("`pleach status {run}` shows why, `pleach resume {run}` continues it; `pleach diff {run}` shows its work"),
+            format!(
+                "`pleach status {run}` shows why, `pleach resume {run}` continues it; `pleach diff {run}` shows its work"
+            ),
         ),
         SessionStatus::Cancelled | SessionStatus::Done => {
             ("was cancelled", format!("`pleach diff {run}` shows its work, which `git merge` still takes"))
         }
     };
-    Failure::new(Code::SessionNotDone, format!("session {run} {where_it_is}; only a session that is done lands")).hint(hint)
+    Failure::new(Code::SessionNotDone, format!("session {run} {where_it_is}; only a session that is done lands"))
+        .hint(hint)
 }
 
 fn part(id: &SessionId, place: &Place, repo_work: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {

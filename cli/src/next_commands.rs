@@ -126,7 +126,9 @@ pub fn with_location(globals: &Globals, dir: &Path, tree: Option<&Path>, text: &
 /// Rewrites the commands of pleach in a text so that they work where it was started, unless they say where already.
 pub fn located(globals: &Globals, text: &str) -> String {
     let quoted = |(at, part): (usize, &str)| match part.split_once(' ') {
-        Some(("pleach", command)) if at % 2 == 1 && !command.starts_with("-C ") && !command.starts_with("--config ") => {
+        Some(("pleach", command))
+            if at % 2 == 1 && !command.starts_with("-C ") && !command.starts_with("--config ") =>
+        {
             about(globals, &globals.dir, command, None)
         }
         _ => part.to_owned(),
@@ -219,7 +221,8 @@ mod tests {
     fn hints_name_where_they_work_once() {
         let globals = Globals { config: None, ..given(&[]) };
         let text = "`pleach status` lists them; `pleach -C x land s`, `git log`, `pleach/fix/s`, not pleach run";
-        let expected = r"`pleach -C 'it'\''s' status` lists them; `pleach -C x land s`, `git log`, `pleach/fix/s`, not pleach run";
+        let expected =
+            r"`pleach -C 'it'\''s' status` lists them; `pleach -C x land s`, `git log`, `pleach/fix/s`, not pleach run";
         assert_eq!(located(&globals, text), expected);
     }
 

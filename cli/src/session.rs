@@ -406,9 +406,9 @@ pub fn summary(
             if session.started().has_several_repos() {
                 out.line(format!("merge:   {}", about(format!("land {id}"))))
             } else {
-                session
-                    .branches()
-                    .try_for_each(|(_, branch)| out.line(format!("merge:   {}", merge_command(globals, session, branch)?)))
+                session.branches().try_for_each(|(_, branch)| {
+                    out.line(format!("merge:   {}", merge_command(globals, session, branch)?))
+                })
             }
         }
         SessionEnded::Failed { .. } | SessionEnded::Cancelled => {

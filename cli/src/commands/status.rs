@@ -35,8 +35,8 @@ use crate::mirror::known_mirror;
 use crate::next_commands::{FIRST_RUN, about, git_in_repo, resume_task};
 use crate::place::Place;
 use crate::place::target;
-use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
 use crate::render::session::WorkStates;
+use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
 use crate::render::{Out, pushes, question, run_tree, session as show, spent};
 use crate::runtime::single;
 use crate::sessions::{self, SessionGround};
@@ -86,9 +86,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
             task::show(globals, &tasks, &tasks.view(given)?)?;
         }
         Some(given) => picked(globals, &args, &repo, &sessions, context.as_ref(), given)?,
-        None if args.watch => {
-            watch(globals, &repo, &mut || all(globals, &args, &sessions, context.as_ref(), &tasks))?
-        }
+        None if args.watch => watch(globals, &repo, &mut || all(globals, &args, &sessions, context.as_ref(), &tasks))?,
         None => {
             let page = all(globals, &args, &sessions, context.as_ref(), &tasks)?;
             page.print(globals)?;
@@ -222,7 +220,8 @@ fn all(
         trees.push(TreeView { tree, target: context.target.as_str(), limits: &context.limits, whole, running });
     }
     let find = |name: &RepoName| sessions.repo(name);
-    let states = WorkStates { gone, ..work_states(repo, open.iter().filter_map(|(_, summary)| summary.as_ref().ok()), find)? };
+    let states =
+        WorkStates { gone, ..work_states(repo, open.iter().filter_map(|(_, summary)| summary.as_ref().ok()), find)? };
     let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
     let target = context.map(|context| &context.target);
     let overview = Overview {
@@ -427,7 +426,8 @@ const ASKED: usize = 5;
 fn add_state(document: &mut Value, globals: &Globals, repo: &Repo, summary: &Summary, states: &WorkStates) {
     document["state"] = json!(states.word(summary));
     document["landed"] = json!(states.landed.get(&summary.run).map_or(&[][..], Vec::as_slice));
-    document["queued"] = json!(states.queued.get(&summary.run).map(|entry| json!({"state": entry.state, "why": entry.why})));
+    document["queued"] =
+        json!(states.queued.get(&summary.run).map(|entry| json!({"state": entry.state, "why": entry.why})));
     document["questions"] = summary.questions().iter().map(question::json).collect();
     document["next"] = json!(next_command(globals, repo, summary, states));
 }

@@ -28,9 +28,7 @@ pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     if globals.json {
         let (turns, failures, answers) = (view.turns(), view.failures(), view.all_answers());
         let (session, run) = (&view.summary.session, &view.summary.run);
-        out.json(
-            &json!({"session": session, "run": run, "turns": turns, "failures": failures, "answers": answers}),
-        )?;
+        out.json(&json!({"session": session, "run": run, "turns": turns, "failures": failures, "answers": answers}))?;
         return Ok(Exit::Done);
     }
     let moments: Vec<Moment> =

@@ -115,7 +115,8 @@ impl TargetHistory {
         let Some(base) = oldest.and_then(|(_, repo_work)| repo_work.base) else { return Ok(None) };
         let undoes = |message: &[u8]| String::from_utf8_lossy(message).contains(UNDOES);
         let [commits, _] = repo.history().symmetric_difference(tip, base, (&undoes, &|_| false))?;
-        let places: BTreeMap<CommitId, usize> = commits.iter().enumerate().map(|(at, commit)| (commit.id, at)).collect();
+        let places: BTreeMap<CommitId, usize> =
+            commits.iter().enumerate().map(|(at, commit)| (commit.id, at)).collect();
         let mut line: Vec<usize> = Vec::new();
         let mut next = places.get(&tip).copied();
         while let Some(at) = next {
