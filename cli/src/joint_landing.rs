@@ -22,6 +22,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_queue};
+use crate::next_commands::about;
 use crate::place::{Place, Places};
 use crate::queue_settings::queue_settings;
 use crate::render::Out;
@@ -67,11 +68,7 @@ pub fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Ve
             .hint("`pleach gardener` or `pleach task merge` lands it"));
     }
     if summary.standing() != SessionStatus::Done {
-        let run = &summary.run;
-        let message = format!("session {run} is {}: only what is done can land", summary.standing().word());
-        return Err(
-            Failure::new(Code::SessionNotDone, message).hint(format!("`pleach status {run}` shows where it is"))
-        );
+        return Err(not_done(summary));
     }
     let mut parts = Vec::new();
     for place in places.all() {
@@ -80,6 +77,27 @@ pub fn parts(places: &Places, summary: &Summary, targets: &Targets) -> Result<Ve
     }
     parts.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(parts)
+}
+
+/// The failure where a session is not done: it lands when it is.
+fn not_done(summary: &Summary) -> Failure {
+    let run = &summary.run;
+    let (where_it_is, hint) = match summary.standing() {
+        SessionStatus::Running => ("still runs", format!("`pleach status {run}` shows where it is")),
+        SessionStatus::Dead => ("was cut off before its end", format!("`pleach resume {run}` continues it")),
+        SessionStatus::Paused { .. } => ("is paused", format!("`pleach resume {run}` continues it")),
+        SessionStatus::Failed { .. } => (
+            "failed",
+            format!(
+                "`pleach status {run}` shows why, `pleach resume {run}` continues it; `pleach diff {run}` shows its work"
+            ),
+        ),
+        SessionStatus::Cancelled | SessionStatus::Done => {
+            ("was cancelled", format!("`pleach diff {run}` shows its work, which `git merge` still takes"))
+        }
+    };
+    Failure::new(Code::SessionNotDone, format!("session {run} {where_it_is}; only a session that is done lands"))
+        .hint(hint)
 }
 
 fn part(id: &SessionId, place: &Place, repo_work: &RepoWork<'_>, targets: &Targets) -> Result<JointPart, Failure> {
@@ -204,12 +222,14 @@ impl LandMessage<'_> {
                 if !self.globals.json {
                     out.line(format!("session {id} has passed, and waits for approval"))?;
                     let any = self.parts.first().map(|part| shell_word(&part.branch)).unwrap_or_default();
-                    out.line(format!("next:    pleach merge approve {any}, then pleach land {id}"))?;
+                    let command = |text: String| about(self.globals, &self.globals.dir, &text, None);
+                    let (approve, land) = (command(format!("merge approve {any}")), command(format!("land {id}")));
+                    out.line(format!("next:    {approve}, then {land}"))?;
                 }
                 Ok(Exit::WaitsForPerson)
             }
             JointOutcome::Stopped => {
-                say!("stopped; `pleach land {id}` continues");
+                say!("stopped; `{}` continues", about(self.globals, &self.globals.dir, &format!("land {id}"), None));
                 Ok(Exit::Paused)
             }
         }

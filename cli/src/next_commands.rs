@@ -10,6 +10,9 @@ use pleach_core::text::shell_word;
 use crate::globals::Globals;
 use crate::settings::shortened;
 
+/// The first command in a repository, as hints name it.
+pub const FIRST_RUN: &str = "`pleach run \"Fix the failing test\"`";
+
 /// The command line that was given, to be run again, without options that would restart the work.
 pub fn rerun(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str), None)
@@ -120,12 +123,30 @@ pub fn with_location(globals: &Globals, dir: &Path, tree: Option<&Path>, text: &
     text.split('`').enumerate().map(quoted).collect::<Vec<_>>().join("`")
 }
 
+/// Rewrites the commands of pleach in a text so that they work where it was started, unless they say where already.
+pub fn located(globals: &Globals, text: &str) -> String {
+    let quoted = |(at, part): (usize, &str)| match part.split_once(' ') {
+        Some(("pleach", command))
+            if at % 2 == 1 && !command.starts_with("-C ") && !command.starts_with("--config ") =>
+        {
+            about(globals, &globals.dir, command, None)
+        }
+        _ => part.to_owned(),
+    };
+    text.split('`').enumerate().map(quoted).collect::<Vec<_>>().join("`")
+}
+
 /// A command of git in a directory.
 pub fn git_in(globals: &Globals, dir: &Path, command: &str) -> String {
     match elsewhere(globals, dir) {
         Some(dir) => format!("git -C {dir} {command}"),
         None => format!("git {command}"),
     }
+}
+
+/// The same where any directory of the repository does.
+pub fn git_in_repo(globals: &Globals, root: &Path, command: &str) -> String {
+    if real(&globals.here).starts_with(real(root)) { format!("git {command}") } else { git_in(globals, root, command) }
 }
 
 /// A directory as a word, unless pleach was started there.
@@ -194,6 +215,15 @@ mod tests {
         let expected = r"pleach -C 'it'\''s' --config /nowhere/own.yaml inspect T001 --tree specs/tree.json";
         assert_eq!(look, expected);
         assert_eq!(about(&globals, &globals.here, "status", None), "pleach --config own.yaml status");
+    }
+
+    #[test]
+    fn hints_name_where_they_work_once() {
+        let globals = Globals { config: None, ..given(&[]) };
+        let text = "`pleach status` lists them; `pleach -C x land s`, `git log`, `pleach/fix/s`, not pleach run";
+        let expected =
+            r"`pleach -C 'it'\''s' status` lists them; `pleach -C x land s`, `git log`, `pleach/fix/s`, not pleach run";
+        assert_eq!(located(&globals, text), expected);
     }
 
     #[test]

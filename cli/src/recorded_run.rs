@@ -10,6 +10,7 @@ use pleach_core::event::{PipelineStarted, Snapshot};
 use pleach_core::ids::RunId;
 use pleach_core::plan::pipeline::Pipeline;
 use pleach_core::redact::is_marked;
+use pleach_core::text::listed;
 
 use crate::answers::Answers;
 use crate::arrival::refuse_continued;
@@ -73,6 +74,7 @@ impl RecordedRun {
         let search = Search::with(globals, &globals.dir, flags.into_iter());
         let mut resolved = Resolved::resume(&started.config, &local.resolved, search.flag_layer())
             .map_err(|errors| settings::failure(&errors, &globals.dir))?;
+        warn_of_kept(run, &resolved, &local.resolved);
         if started.simulated {
             // Older records have no agent then.
             resolved.config.agent.get_or_insert(AgentChoice::Simulation.into());
@@ -106,6 +108,21 @@ impl RecordedRun {
     /// The sandbox of its agents.
     pub fn protection(&self) -> Protection<'_> {
         Protection { chosen: &self.built.protection, alone: self.alone, simulated: self.simulated }
+    }
+}
+
+/// The most settings that are named in a warning.
+const NAMED: usize = 5;
+
+/// Says which settings of pleach.yaml the run does without.
+fn warn_of_kept(run: &RunId, resumed: &Resolved, local: &Resolved) {
+    let kept = resumed.kept_from_start(local);
+    if !kept.is_empty() {
+        let keys = listed(kept.iter().map(|key| format!("`{key}`")), NAMED);
+        warning!(
+            SettingsChanged,
+            "pleach.yaml has another {keys} now: session {run} keeps the settings it started with; a new `pleach run` uses today's"
+        );
     }
 }
 

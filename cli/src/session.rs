@@ -10,12 +10,14 @@ use agents::llm::{Providers, Script};
 use engine::env::{AutoApprove, Broadcast, Budget, Engine, Error, Interviewer, Nobody, Supervisor, UnmeteredAgent};
 use engine::session::{self, Pause, Session, SessionEnded, spawn_session};
 use git::CommitLimits;
+use git::record::SESSIONS;
+use git::remote::default_push_url;
 use git::workspace::{BranchFollower, PushState, Workspace, WorktreeSettings};
 use os::process::sandbox::{self, SandboxChoice};
 use os::process::{self, Cancel, Canceller, Spawner};
 use pleach_core::config::{AgentSettings, Config, Environment};
 use pleach_core::event::{Event, Notification, PauseReason};
-use pleach_core::ids::{BranchName, CommitId};
+use pleach_core::ids::{BranchName, CommitId, NodeId};
 use pleach_core::plan::pipeline::Node;
 use pleach_core::text::{counted, listed, shell_word};
 
@@ -26,7 +28,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_lost_repository};
-use crate::next_commands::about;
+use crate::next_commands::{about, git_in_repo};
 use crate::remotes::push_settings;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, question, spent, style};
@@ -398,23 +400,23 @@ pub fn summary(
         },
         SessionEnded::Completed => {
             uncommitted(session).iter().try_for_each(|held| out.line(held))?;
-            show_branches(session, &mut out)?;
+            show_branches(globals, session, &mut out)?;
             out.line(format!("look:    {}", about(format!("diff {id}"))))?;
             if session.started().has_several_repos() {
                 out.line(format!("merge:   {}", about(format!("land {id}"))))
             } else {
-                session
-                    .branches()
-                    .try_for_each(|(_, branch)| out.line(format!("merge:   {}", merge_command(session, branch)?)))
+                session.branches().try_for_each(|(_, branch)| {
+                    out.line(format!("merge:   {}", merge_command(globals, session, branch)?))
+                })
             }
         }
         SessionEnded::Failed { .. } | SessionEnded::Cancelled => {
-            show_branches(session, &mut out)?;
+            show_branches(globals, session, &mut out)?;
             out.line(format!("look:    {}", about(format!("status {id}"))))?;
             match session.state().failed_node() {
                 Some(node) => {
                     let resume = about(format!("resume {id}"));
-                    out.line(format!("resume:  {resume}\n         starts again at `{node}`, once the cause is fixed"))
+                    out.line(format!("resume:  {resume}\n         {}", starts_again(session, node)))
                 }
                 None => Ok(()),
             }
@@ -432,12 +434,47 @@ pub fn summary(
         }
         SessionEnded::Paused(_) => out.line(format!("resume:  {}", about(format!("resume {id}")))),
     }?;
+    if matches!(ended, SessionEnded::Completed | SessionEnded::Failed { .. }) && !has_remote(session) {
+        let repo = session.repo();
+        let add = git_in_repo(globals, repo.workdir().unwrap_or(repo.git_dir()), "remote add origin URL");
+        let started = session.started();
+        let at = if started.has_several_repos() {
+            format!("`{}`", started.record_repo())
+        } else {
+            "this repository".to_owned()
+        };
+        out.line(format!("record:  {SESSIONS}{}, in {at} alone: it has no remote", id.session))?;
+        out.line(format!("push:    {add} && {}", about(format!("push {id}"))))?;
+    }
     let pushes = PushState::read(session.repo().common_dir(), id);
     if pushes.repos.values().any(|remote| remote.failed.is_some()) {
         out.line(format!("push:    {}", about(format!("push {id}"))))
     } else {
         Ok(())
     }
+}
+
+/// Whether the repository of the record has a remote that is known.
+fn has_remote(session: &Session) -> bool {
+    let started = session.started();
+    let configured = ["workspace", "repos", started.record_repo().as_str(), "remote"];
+    let configured = configured.iter().try_fold(&started.config, |settings, key| settings.get(key));
+    let is_configured = configured.is_some_and(|remote| !remote.is_null());
+    is_configured || !matches!(default_push_url(session.repo()), Ok(None))
+}
+
+/// How a failed session is resumed: what is frozen, and what is not.
+fn starts_again(session: &Session, node: &NodeId) -> String {
+    let is_exit = session.pipeline().exit().is_some_and(|exit| exit.id == *node);
+    let at = if is_exit {
+        "checks the end again (`--from NODE` starts at a node)".to_owned()
+    } else {
+        format!("starts again at `{node}`")
+    };
+    format!(
+        "{at}, with the pipeline and settings of the start and today's keys, addresses and limits;\n         \
+         after a change of the pipeline or of other settings, start a new run"
+    )
 }
 
 /// The uncommitted files of the worktree, in words.
@@ -448,12 +485,15 @@ fn uncommitted(session: &Session) -> Option<String> {
 }
 
 /// The branches, and how each gets what only the record has: because a checkout could not follow, or somebody has moved it.
-fn show_branches(session: &Session, out: &mut Out) -> Result<(), Failure> {
+fn show_branches(globals: &Globals, session: &Session, out: &mut Out) -> Result<(), Failure> {
     let several = session.started().has_several_repos();
+    let repo = session.repo();
+    let root = repo.workdir().unwrap_or(repo.git_dir());
+    let git = |command: String| if several { format!("git {command}") } else { git_in_repo(globals, root, &command) };
     session.branches().try_for_each(|(repo, branch)| {
         let at = if several { format!(" in {repo}") } else { String::new() };
         out.line(format!("branch:  {}{at}", branch.branch()))?;
-        print_catch_up(branch, out)
+        print_catch_up(branch, &git, out)
     })
 }
 
@@ -462,7 +502,7 @@ fn lagging(branch: &BranchFollower) -> Result<Option<(CommitId, CommitId)>, Fail
     branch.divergence().map_err(|error| of_engine(&error.into()))
 }
 
-fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failure> {
+fn print_catch_up(follower: &BranchFollower, git: &dyn Fn(String) -> String, out: &mut Out) -> Result<(), Failure> {
     let Some((at, tip)) = lagging(follower)? else { return Ok(()) };
     let branch = follower.branch();
     let (at, tip) = (at.short(), tip.short());
@@ -475,22 +515,27 @@ fn print_catch_up(follower: &BranchFollower, out: &mut Out) -> Result<(), Failur
         }
         None => {
             out.line(format!("         it was moved to {at}; only the session's record has {tip}"))?;
-            out.line(format!("merge:   git switch {} && git merge {tip}", shell_word(branch)))
+            let switch = git(format!("switch {}", shell_word(branch)));
+            out.line(format!("merge:   {switch} && {}", git(format!("merge {tip}"))))
         }
     }
 }
 
 /// The command that merges the result; by its newest commit where the branch lags. Without a checkout only a
 /// fast-forward can be asked for.
-fn merge_command(session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
+fn merge_command(globals: &Globals, session: &Session, follower: &BranchFollower) -> Result<String, Failure> {
     let (branch, missing) = (follower.branch(), lagging(follower)?.map(|(_, tip)| tip));
+    let repo = session.repo();
+    let git = |command: String| git_in_repo(globals, repo.workdir().unwrap_or(repo.git_dir()), &command);
     let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
     Ok(match (session.started().target(), session.has_checkout()) {
-        (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),
-        (Some(target), false) if missing.is_some() => {
-            format!("git push . {}", shell_word(format_args!("{what}:refs/heads/{target}")))
+        (Some(target), true) => {
+            format!("{} && {}", git(format!("switch {}", shell_word(target))), git(format!("merge {what}")))
         }
-        (Some(target), false) => format!("git fetch . {}", shell_word(format_args!("{branch}:{target}"))),
-        (None, _) => format!("git merge {what}"),
+        (Some(target), false) if missing.is_some() => {
+            git(format!("push . {}", shell_word(format_args!("{what}:refs/heads/{target}"))))
+        }
+        (Some(target), false) => git(format!("fetch . {}", shell_word(format_args!("{branch}:{target}")))),
+        (None, _) => git(format!("merge {what}")),
     })
 }

@@ -8,13 +8,14 @@ use git::remote::default_push_url;
 use history::journal::RunScope;
 use pleach_core::clock;
 use pleach_core::event::PipelineStarted;
-use pleach_core::ids::{RunId, SessionId, TurnId};
+use pleach_core::ids::{RepoName, RunId, SessionId, TurnId};
 use pleach_core::text::listed;
 
 use crate::code::Code;
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_record};
+use crate::next_commands::FIRST_RUN;
 use crate::place::Place;
 use crate::render::session::{age, title};
 use crate::settings::{self, Settings};
@@ -55,6 +56,15 @@ impl SessionGround {
             }
         });
         SessionRepos::new(started.record_repo().clone(), self.place.repo.clone(), others)
+    }
+
+    /// A repository of the workspace, or the one of the records, if it is there.
+    pub fn repo(&self, name: &RepoName) -> Option<Repo> {
+        if self.settings.resolved.config.workspace.repos.contains_key(name) {
+            Place::named(name, &self.settings).ok().map(|place| place.repo)
+        } else {
+            Some(self.place.repo.clone())
+        }
     }
 
     /// The other repositories of the workspace that are there.
@@ -107,7 +117,7 @@ pub fn no_session(error: &NoSession) -> Failure {
             failure.hint(format!("there are: {}", listed(runs.iter().map(|run| format!("`{run}`")), NAMED)))
         }
         NoSession::Unknown { known, .. } if known.is_empty() => {
-            failure.hint("there is none yet; `pleach run FILE.dot` starts one")
+            failure.hint(format!("there is none yet; {FIRST_RUN} starts one"))
         }
         NoSession::Unknown { known, .. } => {
             let named: Vec<&str> = known.iter().take(NAMED).map(SessionId::as_str).collect();
@@ -157,7 +167,7 @@ impl SessionFilter {
 
     fn none(self) -> Failure {
         let (message, hint) = match self {
-            Self::Any => ("there is no session in this repository", "`pleach run FILE.dot` starts one"),
+            Self::Any => ("there is no session in this repository", "`pleach run \"Fix the failing test\"` starts one"),
             Self::Resumable => {
                 ("there is no session to resume", "`pleach status` lists the sessions; `pleach gardener` resumes tasks")
             }
@@ -178,12 +188,16 @@ pub fn named_or_newest(
     if let Some(given) = given {
         return resolve(repo, given);
     }
-    let found = newest(repo, fit)?;
+    Ok(using(globals, &newest(repo, fit)?))
+}
+
+/// Says which session was taken where none was named.
+pub fn using(globals: &Globals, found: &Summary) -> RunId {
     if globals.verbosity >= 0 {
         let age = age(found.started_at, clock::now());
-        say!("using session {} ({}, {}, {age} old)", found.run, title(&found), found.standing().word());
+        say!("using session {} ({}, {}, {age} old)", found.run, title(found), found.standing().word());
     }
-    Ok(found.run)
+    found.run.clone()
 }
 
 /// The turn a text names: its number in a run, `main.17`, or a commit of a turn. With the run it belongs to.
@@ -202,15 +216,21 @@ pub fn check_run(repo: &Repo, run: &RunId) -> Result<(), Failure> {
     if run.is_first() { Ok(()) } else { resolve(repo, &run.to_string()).map(drop) }
 }
 
-/// The session that was started last, of those that fit. What runs is meant before what only waits.
+/// The session that was started last, of those that fit. What runs is meant before what only waits, and what pleach has
+/// started itself never.
 pub fn newest(repo: &Repo, fit: SessionFilter) -> Result<Summary, Failure> {
+    all(repo, fit)?.into_iter().next().ok_or_else(|| fit.none())
+}
+
+/// Those that fit, in this order.
+pub fn all(repo: &Repo, fit: SessionFilter) -> Result<Vec<Summary>, Failure> {
     let all = View::all(repo).map_err(|error| of_engine(&error))?;
-    let mut fitting: Vec<Summary> =
-        all.into_iter().filter_map(|(_, summary)| summary.ok()).filter(|s| fit.takes(s)).collect();
+    let fits = |summary: &Summary| fit.takes(summary) && !summary.is_own();
+    let mut fitting: Vec<Summary> = all.into_iter().filter_map(|(_, summary)| summary.ok()).filter(fits).collect();
     if fit == SessionFilter::Open {
         fitting.sort_by_key(|summary| summary.standing() != SessionStatus::Running);
     }
-    fitting.into_iter().next().ok_or_else(|| fit.none())
+    Ok(fitting)
 }
 
 /// The session that is named, or the newest, read whole.

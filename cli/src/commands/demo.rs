@@ -87,6 +87,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         inputs: BTreeMap::new(),
         config: config.recordable(),
         simulated: false,
+        resolves: None,
     };
     let (exit, id) = block_on(built.stopped_by(), async {
         let session = start_session(built.engine, request, &mut |session| print_session(globals, session)).await;

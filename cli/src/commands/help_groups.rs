@@ -10,7 +10,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "resume", "replay", "pause", "cancel"]),
     ("Look", &["status", "turns", "show", "diff", "log", "search", "why", "cost", "compare", "export"]),
     ("Tasks and trees", &["task", "build", "gardener", "garden", "inspect", "logs", "reports", "skip", "reset"]),
-    ("Land", &["land", "merge", "forecast", "push", "pr"]),
+    ("Land", &["land", "undo", "merge", "forecast", "push", "pr"]),
     ("Clean up", &["cleanup", "rm", "worktree"]),
     ("Set up", &["config", "trust", "validate", "graph", "record", "completions"]),
 ];

@@ -104,12 +104,12 @@ impl<'a> TaskView<'a> {
             fields.push(("depends on", pleach_core::text::listed(waits, 20)));
         }
         if node.is_leaf() {
-            fields.push(("standing", standing(self.state, &context.limits)));
+            let now = self.running.as_ref().map(RunningTask::words);
+            fields.push(("standing", now.unwrap_or_else(|| standing(self.state, &context.limits))));
             fields.push(("attempts", format!("{}, {} of this budget", self.state.attempts, self.state.in_budget)));
         } else {
             fields.push(("standing", self.gate()));
         }
-        fields.extend(self.running.iter().map(|running| ("now", running.words())));
         let touches = self.tree.file.tree.touches(self.task);
         if !touches.is_empty() {
             fields.push(("touches", pleach_core::text::listed(touches, 20)));

@@ -3,10 +3,11 @@
 use clap::Args;
 
 use engine::landing::{JointPart, Submission, enqueue, find_entry, unfinished_landings};
-use engine::view::{RunView, Summary};
+use engine::view::{RunView, Summary, landed};
 use git::Repo;
 use git::record::History;
-use pleach_core::ids::{BranchName, RunId};
+use git::workspace::branch_ref;
+use pleach_core::ids::{BranchName, RepoName, RunId};
 use pleach_core::queue::EntryState;
 use serde_json::{Value, json};
 
@@ -19,11 +20,11 @@ use crate::globals::Globals;
 use crate::joint_landing::{
     Targets, finish_landings, land_all, part_json, parts, recorded_targets, refuse_other_target,
 };
-use crate::lib_errors::{of_engine, of_queue, of_record};
+use crate::lib_errors::{of_engine, of_git, of_queue, of_record};
 use crate::next_commands::about;
 use crate::place::{Place, Places};
 use crate::render::Out;
-use crate::sessions::{self, SessionFilter};
+use crate::sessions::{self, SessionFilter, SessionGround};
 use crate::settings::{self, Settings};
 
 /// Land a finished session on the branches it was started on.
@@ -31,10 +32,11 @@ use crate::settings::{self, Settings};
 /// The work is merged, tested and landed as `pleach merge process` does it, with `merge.test_command` or `test_command`. A
 /// session over several repositories lands in all of them or in none: their merges are checked out side by side and tested,
 /// all at once with `workspace.test_command` or else each as it would be alone, and then the branches move one after the
-/// other. Should that be cut off in between, the next command finishes it.
+/// other. Should that be cut off in between, the next command finishes it. Where the branch has the work already, that is
+/// said, and nothing is done.
 #[derive(Debug, Args)]
 pub struct LandArgs {
-    /// The session, or the beginning of its id; by default the newest that is done.
+    /// The session, or the beginning of its id; by default the newest that is done and has not landed.
     session: Option<String>,
     /// The branch to land on, in every repository; by default the one that was checked out when the session started.
     #[arg(long, value_name = "BRANCH")]
@@ -49,7 +51,7 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     let record = Place::find(&globals.dir, None, &settings)?;
     let id = match &args.session {
         Some(given) => sessions::resolve(&record.repo, given)?,
-        None => sessions::named_or_newest(globals, &record.repo, None, SessionFilter::Done)?,
+        None => newest_to_land(globals, &record, &settings)?,
     };
     if !args.dry_run {
         finish_landings(globals, &settings, &record, Some(&id.session));
@@ -72,6 +74,9 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     };
     let parts = parts(&places, &summary, &targets)?;
     let mut out = Out::new();
+    if !matches!(targets, Targets::Named(_)) && has_all(&places, &parts)? {
+        return say_there(globals, &id, &parts);
+    }
     if parts.is_empty() {
         if globals.json {
             out.json(&json!({"session": id.session, "run": id, "outcome": "landed", "parts": [], "landed": []}))?
@@ -95,6 +100,50 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     land_all(globals, &settings, &places, &id.session, parts)
+}
+
+/// The newest session that has something to land; without one the newest that is done.
+fn newest_to_land(globals: &Globals, record: &Place, settings: &Settings) -> Result<RunId, Failure> {
+    let ground = SessionGround { settings: settings.clone(), place: record.clone() };
+    let done = sessions::all(&record.repo, SessionFilter::Done)?;
+    let find = |name: &RepoName| ground.repo(name);
+    let landed = landed(&done, find).map_err(|error| of_engine(&error))?;
+    let is_open = |summary: &&Summary| !landed.contains_key(&summary.run);
+    match done.iter().find(is_open).or(done.first()) {
+        Some(found) => Ok(sessions::using(globals, found)),
+        None => sessions::named_or_newest(globals, &record.repo, None, SessionFilter::Done),
+    }
+}
+
+/// Whether the targets have all of it already.
+fn has_all(places: &Places, parts: &[JointPart]) -> Result<bool, Failure> {
+    for part in parts {
+        let Some(place) = places.all().find(|place| place.name == part.name) else { return Ok(false) };
+        let tip = place.repo.refs().find(&branch_ref(&part.target)).map_err(|error| of_git(&error))?;
+        let is_there = tip.map(|tip| place.repo.history().is_ancestor(part.head, tip)).transpose();
+        if !is_there.map_err(|error| of_git(&error))?.unwrap_or_default() {
+            return Ok(false);
+        }
+    }
+    Ok(!parts.is_empty())
+}
+
+/// Says that nothing is left to land, and stores nothing.
+fn say_there(globals: &Globals, id: &RunId, parts: &[JointPart]) -> Result<Exit, Failure> {
+    let mut out = Out::new();
+    if globals.json {
+        let parts: Vec<Value> = parts.iter().map(part_json).collect();
+        out.json(&json!({
+            "session": id.session, "run": id, "outcome": "landed", "already": true, "parts": parts, "landed": [],
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let several = parts.len() > 1;
+    parts.iter().try_for_each(|part| {
+        let at = if several { format!(" in {}", part.name) } else { String::new() };
+        out.line(format!("`{}`{at} has it already", part.target))
+    })?;
+    Ok(Exit::Done)
 }
 
 /// The other runs of the session.

@@ -12,6 +12,7 @@ mod resolve;
 mod status;
 mod why;
 
+pub use diff::EntryChange;
 pub use queue::short;
 
 use std::collections::BTreeSet;

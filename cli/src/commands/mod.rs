@@ -42,6 +42,7 @@ mod status;
 mod task;
 mod trust;
 mod turns;
+mod undo;
 mod validate;
 mod why;
 mod worktree;
@@ -58,6 +59,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::globals::{GlobalArgs, Globals};
 use crate::lib_errors::of_shortage;
+use crate::next_commands::located;
 use crate::say;
 
 /// Runs AI coding agents on git repositories and weaves what they grow into one tree.
@@ -111,6 +113,7 @@ enum Command {
     Merge(merge::MergeArgs),
     Forecast(forecast::ForecastArgs),
     Land(land::LandArgs),
+    Undo(undo::UndoArgs),
     Push(push::PushArgs),
     Record(record::RecordArgs),
     Pr(pr::PrArgs),
@@ -161,6 +164,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Merge(args) => merge::run(globals, args),
         Command::Forecast(args) => forecast::run(globals, args),
         Command::Land(args) => land::run(globals, args),
+        Command::Undo(args) => undo::run(globals, &args),
         Command::Push(args) => push::run(globals, args),
         Command::Record(args) => record::run(globals, args),
         Command::Pr(args) => pr::run(globals, args),
@@ -200,7 +204,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         })
     });
     let globals = ready.and_then(|()| Globals::new(cli.globals, line, environment));
-    match globals.and_then(|globals| dispatch(&globals, cli.command)) {
+    let ran = globals.and_then(|globals| {
+        let ran = dispatch(&globals, cli.command);
+        ran.map_err(|failure| failure.reworded(|text| located(&globals, text)))
+    });
+    match ran {
         Ok(exit) => exit.into(),
         Err(failure) => {
             let failure = of_shortage(failure);

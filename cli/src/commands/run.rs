@@ -165,6 +165,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         record: starts[0].to_repo(),
         others: starts[1..].iter().map(SessionStart::to_repo).collect(),
         simulated,
+        resolves: None,
         pipeline,
         dot: file.source,
         dot_path: match prompt {

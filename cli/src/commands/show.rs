@@ -4,7 +4,7 @@ mod step;
 mod turn_text;
 
 use clap::Args;
-use engine::view::{Deed, TurnView, View, find_turn};
+use engine::view::{AnswerView, Deed, Moment, TurnView, View, find_turn};
 use git::{Repo, record};
 use pleach_core::event::Usage;
 use pleach_core::ids::{CommitId, RepoName, RunId, SessionId, TurnId};
@@ -25,7 +25,7 @@ use turn_text::TurnText;
 /// Show a turn: its messages, tools, changes and cost.
 ///
 /// A turn is named as SESSION/main.3, or main.3 or just 3 for the newest session; or by its commit. The commit of a
-/// task's step shows the step and its turns. Long texts are cut unless -v is given.
+/// task's step shows the step and its turns. What was answered at gates right before and after the turn is told with it. Long texts are cut unless -v is given.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
     /// The turn, or a commit of one, or of a step.
@@ -38,6 +38,8 @@ struct TurnPage {
     session: SessionId,
     /// None when only the commit is left.
     turn: Option<TurnText>,
+    /// What was answered at gates since the turn before it, and until the next one.
+    answers: [Vec<AnswerView>; 2],
     commits: Vec<ShownCommit>,
 }
 
@@ -112,7 +114,24 @@ fn of_turn(ground: &SessionGround, session: RunId, id: &TurnId) -> Result<TurnPa
             commits.push(ShownCommit { repo: started.has_several_repos().then(|| name.clone()), ..shown });
         }
     }
-    Ok(TurnPage { session: session.session, turn: Some(TurnText::read(repo, &view, turn)?), commits })
+    let answers = answers_around(&view, &turn);
+    Ok(TurnPage { session: session.session, turn: Some(TurnText::read(repo, &view, turn)?), answers, commits })
+}
+
+/// What was answered right before a turn, and right after it.
+fn answers_around(view: &View, turn: &TurnView) -> [Vec<AnswerView>; 2] {
+    let (mut before, mut after, mut is_past) = (Vec::new(), Vec::new(), false);
+    for moment in view.timeline() {
+        match moment {
+            Moment::Turn(other) if other.turn == turn.turn => is_past = true,
+            Moment::Turn(_) if is_past => break,
+            Moment::Turn(_) => before.clear(),
+            Moment::Answer(answer) if is_past => after.push(answer),
+            Moment::Answer(answer) => before.push(answer),
+            Moment::Failure(_) | Moment::Checkpoint(_) => {}
+        }
+    }
+    [before, after]
 }
 
 /// A commit as JSON and as text.
@@ -151,7 +170,7 @@ fn of_commit(ground: &SessionGround, text: &str, whole: bool) -> Result<(Value, 
         // The commit outlives its record: it may have been removed, or never been fetched.
         Err(engine::env::Error::Record(record::Error::Missing { .. })) => {
             let session = facts.session.clone();
-            Ok(TurnPage { session, turn: None, commits: vec![shown] }.both(whole))
+            Ok(TurnPage { session, turn: None, answers: Default::default(), commits: vec![shown] }.both(whole))
         }
         Err(error) => Err(of_engine(&error)),
     }
@@ -192,6 +211,8 @@ impl TurnPage {
             None => json!({"messages": null}),
         };
         document["session"] = json!(self.session);
+        let [before, after] = &self.answers;
+        (document["answered_before"], document["answered_after"]) = (json!(before), json!(after));
         let of_repo = |shown: &ShownCommit| json!({"repo": shown.repo, "commit": shown.commit, "patch": shown.patch});
         document["commits"] = self.commits.iter().map(of_repo).collect();
         if let Some(shown) = self.commits.first() {
@@ -222,7 +243,12 @@ impl TurnPage {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         match (&self.turn, self.commits.first().and_then(|shown| shown.facts.as_ref())) {
-            (Some(spoken), _) => turn_fields(&self.session, &spoken.turn, &mut fields),
+            (Some(spoken), _) => {
+                turn_fields(&self.session, &spoken.turn, &mut fields);
+                let [before, after] = &self.answers;
+                fields.extend(before.iter().map(|answer| ("before", show::answer_line(answer))));
+                fields.extend(after.iter().map(|answer| ("after", show::answer_line(answer))));
+            }
             (None, Some(facts)) => {
                 fields
                     .push(("turn", format!("{}/{} (its record is not in this repository)", self.session, facts.turn)));

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::env::lock_name;
-use engine::landing::unfinished_landings;
+use engine::landing::{MergeQueue, queue_targets, unfinished_landings};
 use engine::mirror::{MirrorReport, report};
 use engine::tree::TreeRepo;
 use engine::tree::ad_hoc::{NoAdHocTask, TaskStore, TaskView};
 use engine::tree::progress::ProgressReader;
-use engine::view::{RepoWork, RunView, SessionStatus, Sessions, Summary, View, resolve_run, run_worktrees, runs};
+use engine::view::{
+    RepoWork, RunView, SessionStatus, Sessions, Summary, View, landed, resolve_run, run_worktrees, runs,
+};
 use git::Repo;
 use git::record::History;
-use git::workspace::{LockHolder, target_of, task_lock};
+use git::workspace::{Lock, LockHolder, target_of, task_lock};
 use pleach_core::clock;
 use pleach_core::event::Landing;
 use pleach_core::ids::{BranchName, CommitId, RepoName, RunId, SessionId, TaskId};
@@ -30,10 +32,11 @@ use crate::forecast_marks::{FORECAST_HINT, ForecastMarks};
 use crate::globals::Globals;
 use crate::lib_errors::{of_engine, of_git, of_no_task, of_record, of_tree};
 use crate::mirror::known_mirror;
-use crate::next_commands::{about, resume_task};
+use crate::next_commands::{FIRST_RUN, about, git_in_repo, resume_task};
 use crate::place::Place;
 use crate::place::target;
 use crate::prompt::BUILT_IN;
+use crate::render::session::WorkStates;
 use crate::render::tree::{RunningTask, TreeView, broken_tree_json, running};
 use crate::render::{Out, Pages, pushes, question, run_tree, session as show, spent};
 use crate::runtime::single;
@@ -48,9 +51,11 @@ const MIRROR_PATIENCE: Duration = Duration::from_secs(1);
 /// Show trees, open tasks and sessions, or one task or session.
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
-/// blocks it. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// continues one that is dead, paused or failed, `pleach gardener` or `pleach task start` one of a task. Sessions of
-/// tasks that have ended are only counted (listed with -v). With a session, its last 20 turns (all with -v) and their
+/// blocks it. A session is running, waiting for you (a gate asks), dead (its process was killed), paused, ready to land,
+/// queued (in the merge queue), landed, done (nothing to land), failed or cancelled; what is asked of you comes last,
+/// with the command. `pleach resume` continues a session that is dead, paused or failed, `pleach gardener` or `pleach
+/// task start` one of a task. Sessions of tasks that have ended, and those pleach started itself to resolve conflicts,
+/// are only counted (listed with -v). With a session, its last 20 turns (all with -v) and their
 /// checkpoints are listed with their commits; with a task, its steps. What is expected to conflict when it is merged is
 /// marked; `pleach forecast` has more. A tree that is not valid is reported, and makes the exit code 2.
 #[derive(Debug, Args)]
@@ -69,7 +74,7 @@ pub struct StatusArgs {
 pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let settings = settings::load_for(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
-    let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
+    let repo = place.repo.clone();
     let tasks = TaskGround { settings: settings.clone(), place: place.clone(), dir: globals.dir.clone() };
     let sessions = SessionGround { settings: settings.clone(), place: place.clone() };
     let context = match target(&place) {
@@ -82,11 +87,9 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
             task::show(globals, &tasks, &tasks.view(given)?)?;
         }
         Some(given) => picked(globals, &args, &repo, &sessions, context.as_ref(), given)?,
-        None if args.watch => {
-            watch(globals, &repo, &mut || all(globals, &args, &repo, &prefix, context.as_ref(), &tasks))?
-        }
+        None if args.watch => watch(globals, &repo, &mut || all(globals, &args, &sessions, context.as_ref(), &tasks))?,
         None => {
-            let page = all(globals, &args, &repo, &prefix, context.as_ref(), &tasks)?;
+            let page = all(globals, &args, &sessions, context.as_ref(), &tasks)?;
             page.print(globals)?;
             if page.invalid {
                 return Ok(Exit::Usage);
@@ -160,12 +163,12 @@ fn no_trees(repo: &Repo, prefix: &str) -> Option<String> {
 fn all(
     globals: &Globals,
     args: &StatusArgs,
-    repo: &Repo,
-    prefix: &str,
+    sessions: &SessionGround,
     context: Option<&TreeContext>,
     tasks: &TaskGround,
 ) -> Result<StatusPage, Failure> {
-    let (whole, settings) = (globals.verbosity > 0, &tasks.settings);
+    let (repo, prefix) = (&sessions.place.repo, &sessions.place.branch_prefix);
+    let whole = globals.verbosity > 0;
     let mut reader = context.map(TreeContext::reader);
     let (found, broken) = match context.zip(reader.as_mut()) {
         Some((context, reader)) => context.trees(args.tree.as_deref(), reader)?,
@@ -184,7 +187,10 @@ fn all(
         .into_iter()
         .map(|(id, summary)| (id.into(), summary.map_err(|error| of_engine(&error).sentence())))
         .collect();
-    let open = with_replays(repo, open)?;
+    let mut open = with_replays(repo, open)?;
+    let all_open = open.len();
+    open.retain(|(_, summary)| whole || summary.as_ref().map_or(true, |summary| !summary.is_own()));
+    let own = all_open - open.len();
     let worked = context.and_then(TreeContext::holder);
     let (mut tasks, unreadable) = match &args.tree {
         Some(_) => Default::default(),
@@ -216,23 +222,46 @@ fn all(
         }
         trees.push(TreeView { tree, target: context.target.as_str(), limits: &context.limits, whole, running });
     }
-    let find = |name: &RepoName| {
-        if settings.resolved.config.workspace.repos.contains_key(name) {
-            Place::named(name, settings).ok().map(|place| place.repo)
-        } else {
-            Some(repo.clone())
-        }
-    };
+    let find = |name: &RepoName| sessions.repo(name);
+    let states =
+        WorkStates { gone, ..work_states(repo, open.iter().filter_map(|(_, summary)| summary.as_ref().ok()), find)? };
     let failed_pushes: Vec<String> = open.iter().flat_map(|(id, _)| pushes::failures(repo, id, find)).collect();
     let target = context.map(|context| &context.target);
-    let overview =
-        Overview { repo, target, worked, trees, broken, tasks, unreadable, marks, open, gone, landed, failed_pushes };
+    let overview = Overview {
+        globals,
+        repo,
+        target,
+        worked,
+        trees,
+        broken,
+        tasks,
+        unreadable,
+        marks,
+        open,
+        states,
+        landed,
+        own,
+        failed_pushes,
+    };
     page.document = overview.document();
     page.text = overview.text();
     if let Some(why) = no_trees(repo, prefix) {
         page.text.insert_str(0, &format!("{why}\n\n"));
     }
     Ok(page)
+}
+
+/// What became of the work of sessions. A merge queue that cannot be read says nothing: its own commands tell what is wrong.
+fn work_states<'s>(
+    repo: &Repo,
+    summaries: impl Iterator<Item = &'s Summary>,
+    find: impl Fn(&RepoName) -> Option<Repo>,
+) -> Result<WorkStates, Failure> {
+    let landed = landed(summaries, find).map_err(|error| of_engine(&error))?;
+    let targets = queue_targets(repo).unwrap_or_default();
+    let entries = targets.iter().filter_map(|target| Some(MergeQueue::read(repo, target).ok()?.entries())).flatten();
+    let queued = entries.filter_map(|entry| Some((entry.run_of_session()?, entry))).collect();
+    Ok(WorkStates { gone: BTreeSet::new(), landed, queued })
 }
 
 /// The tasks of a tree that are being worked in another of its repositories.
@@ -264,10 +293,12 @@ fn gone(
 type Listed = (RunId, Result<Summary, String>);
 
 /// A session, with those of its runs that are listed.
-fn session_json(repo: &Repo, (id, summary): &Listed, all: &[Listed], marks: &ForecastMarks) -> Value {
+fn session_json(overview: &Overview<'_>, (id, summary): &Listed) -> Value {
+    let Overview { globals, repo, marks, open: all, states, .. } = overview;
     match summary {
         Ok(summary) => {
             let mut document = show::summary_json(summary);
+            add_state(&mut document, globals, repo, summary, states);
             document["forecast"] = json!(marks.session(summary));
             let own = all.iter().filter(|(run, _)| run.session == id.session);
             let own = own.filter_map(|(_, summary)| RunView::of(repo, summary.as_ref().ok()?).ok());
@@ -295,6 +326,7 @@ fn with_replays(repo: &Repo, open: Vec<Listed>) -> Result<Vec<Listed>, Failure> 
 
 /// What `status` shows without an id.
 struct Overview<'a> {
+    globals: &'a Globals,
     repo: &'a Repo,
     target: Option<&'a BranchName>,
     /// Who works the trees of the target.
@@ -306,10 +338,12 @@ struct Overview<'a> {
     unreadable: Vec<String>,
     marks: ForecastMarks,
     open: Vec<Listed>,
-    /// Sessions that have landed what is not there any more.
-    gone: BTreeSet<SessionId>,
+    /// What became of their work.
+    states: WorkStates,
     /// So many sessions of tasks that have ended are left out.
     landed: usize,
+    /// So many sessions that pleach started itself are left out.
+    own: usize,
     failed_pushes: Vec<String>,
 }
 
@@ -317,7 +351,7 @@ impl Overview<'_> {
     fn document(&self) -> Value {
         let Self { marks, trees, broken, .. } = self;
         let first = self.open.iter().filter(|(run, _)| run.is_first());
-        let sessions = first.map(|listed| session_json(self.repo, listed, &self.open, marks));
+        let sessions = first.map(|listed| session_json(self, listed));
         json!({
             "target": self.target,
             "worked_by": self.worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
@@ -326,6 +360,7 @@ impl Overview<'_> {
             "unreadable_tasks": self.unreadable,
             "sessions": sessions.collect::<Vec<_>>(),
             "landed_sessions": self.landed,
+            "own_sessions": self.own,
             "failed_pushes": self.failed_pushes,
         })
     }
@@ -335,29 +370,89 @@ impl Overview<'_> {
         parts.extend(self.broken.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
         parts.extend(self.worked.as_ref().map(|holder| format!("worked by {}", holder.text)));
         if !self.tasks.is_empty() {
-            parts.push(task::table(&self.tasks, &self.marks).shown());
+            parts.push(task::table(self.repo, &self.tasks, &self.marks).shown());
         }
         parts.extend(self.unreadable.iter().cloned());
         if !self.open.is_empty() {
-            parts.push(show::sessions(&self.open, &self.gone, &self.marks, clock::now()));
+            parts.push(show::sessions(&self.open, &self.states, &self.marks, clock::now()));
         }
         parts.extend((!self.failed_pushes.is_empty()).then(|| self.failed_pushes.join("\n")));
         if self.landed > 0 {
             parts.push(format!("{} of tasks that have ended; -v lists them", counted(self.landed, "session")));
         }
+        if self.own > 0 {
+            let own = counted(self.own, "session");
+            parts.push(format!("{own} that pleach started to resolve conflicts; -v lists them"));
+        }
         if !self.marks.is_empty() {
             parts.push(FORECAST_HINT.to_owned());
         }
+        let asked = self.asked();
+        parts.extend((!asked.is_empty()).then(|| asked.join("\n")));
         if parts.is_empty() {
-            parts.push("There is no session in this repository yet; `pleach run FILE.dot` starts one.".to_owned());
+            parts.push(format!("There is no session in this repository yet; {FIRST_RUN} starts one."));
         }
         format!("{}\n", parts.join("\n\n"))
     }
+
+    /// What is asked of the reader, newest first, each with the command that does it.
+    fn asked(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for summary in self.open.iter().filter_map(|(_, summary)| summary.as_ref().ok()) {
+            let next = next_command(self.globals, self.repo, summary, &self.states);
+            let holder = || Lock::holder(self.repo.common_dir(), &lock_name(&summary.run));
+            let how = match next {
+                Some(command) => format!("\n  next:    {command}"),
+                None => holder().map(|holder| format!("\n  answer where it runs: {}", holder.text)).unwrap_or_default(),
+            };
+            for question in summary.questions() {
+                let text = show::plain(&question.text);
+                let choices = show::plain(&question.choices_in_words());
+                let gate = question.address();
+                lines.push(format!("{} waits for you at `{gate}`: {text} ({choices}){how}", summary.run));
+            }
+            if self.states.waits_to_land(summary) {
+                lines.push(format!("{} is ready to land{how}", summary.run));
+            }
+        }
+        let left_out = lines.len().saturating_sub(ASKED);
+        lines.truncate(ASKED);
+        lines.extend((left_out > 0).then(|| format!("… {} in the list above", counted(left_out, "more session"))));
+        lines
+    }
+}
+
+/// The most sessions that ask something of the reader and are told with their commands.
+const ASKED: usize = 5;
+
+/// What is asked of the reader about a session, for programs.
+fn add_state(document: &mut Value, globals: &Globals, repo: &Repo, summary: &Summary, states: &WorkStates) {
+    document["state"] = json!(states.word(summary));
+    document["landed"] = json!(states.landed.get(&summary.run).map_or(&[][..], Vec::as_slice));
+    document["queued"] =
+        json!(states.queued.get(&summary.run).map(|entry| json!({"state": entry.state, "why": entry.why})));
+    document["questions"] = summary.questions().iter().map(question::json).collect();
+    document["next"] = json!(next_command(globals, repo, summary, states));
+}
+
+/// The command that does what is asked of the reader: an answer, or a landing. What a running session asks has none: it is
+/// answered where that runs.
+fn next_command(globals: &Globals, repo: &Repo, summary: &Summary, states: &WorkStates) -> Option<String> {
+    if !summary.questions().is_empty() {
+        let is_paused = summary.standing() != SessionStatus::Running;
+        return is_paused.then(|| resume_hint(globals, repo, summary)).flatten();
+    }
+    if let Some(entry) = states.queued.get(&summary.run).filter(|_| summary.can_land()) {
+        return Some(about(globals, &globals.dir, &format!("merge why {}", entry.reference()), None));
+    }
+    let land = || about(globals, &globals.dir, &format!("land {}", summary.run), None);
+    states.waits_to_land(summary).then(land)
 }
 
 fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), Failure> {
     let (summary, repo) = (&view.summary, &sessions.place.repo);
     let repos = sessions.repos(&summary.started);
+    let states = work_states(repo, std::iter::once(summary), |name| repos.get(name).cloned())?;
     let mut branches = Vec::new();
     let mut copies: Vec<String> = Vec::new();
     for repo_work in summary.repos() {
@@ -384,9 +479,9 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         document["worktrees"] = json!(copies);
         document["landing"] = json!(landing);
         document["pushes"] = pushes::of(&repos, summary).iter().map(|(name, pushed)| pushed.json(name)).collect();
-        let asked = summary.questions();
-        document["question"] = asked.first().map_or(Value::Null, question::json);
-        document["questions"] = asked.iter().map(question::json).collect();
+        add_state(&mut document, globals, repo, summary, &states);
+        document["question"] = document["questions"].get(0).cloned().unwrap_or_default();
+        document["answers"] = json!(view.all_answers());
         document["go_on"] = resume_hint(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["mirror"] = json!(mirrored);
@@ -395,8 +490,8 @@ fn one(globals: &Globals, sessions: &SessionGround, view: &View) -> Result<(), F
         document["checkpoints"] = json!(view.checkpoints());
         return Out::new().json(&document);
     }
-    let merge = merge(globals, summary, &branches);
-    let mut fields = details(summary, resume_hint(globals, repo, summary), merge, &branches, copies);
+    let merge = merge(globals, &sessions.place, summary, &states, &branches);
+    let mut fields = details(summary, &states, resume_hint(globals, repo, summary), merge, &branches, copies);
     let remotes = pushes::of(&repos, summary);
     let named = |name: &RepoName| if remotes.len() > 1 { format!("{name}: ") } else { String::new() };
     fields.extend(remotes.iter().map(|(name, pushed)| ("remote", format!("{}{}", named(name), pushed.text()))));
@@ -438,6 +533,7 @@ impl BranchNow<'_> {
 
 fn details(
     summary: &Summary,
+    states: &WorkStates,
     resume_hint: Option<String>,
     merge: Option<String>,
     branches: &[BranchNow<'_>],
@@ -445,11 +541,14 @@ fn details(
 ) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.run.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
-    fields.push(("pipeline", match &summary.started {
-        // Its name is its goal, cut.
-        started if started.dot_path == BUILT_IN => format!("{BUILT_IN} (built in{simulated})"),
-        started => format!("{} ({}{simulated})", started.name, started.dot_path),
-    }));
+    fields.push((
+        "pipeline",
+        match &summary.started {
+            // Its name is its goal, cut.
+            started if started.dot_path == BUILT_IN => format!("{BUILT_IN} (built in{simulated})"),
+            started => format!("{} ({}{simulated})", started.name, started.dot_path),
+        },
+    ));
     if let Some(task) = &summary.started.task {
         fields.push(("task", format!("{} {} ({} on {})", task.id, shown_name(&task.name), task.tree, task.target)));
     } else if !summary.started.goal.is_empty() {
@@ -460,7 +559,16 @@ fn details(
         (SessionStatus::Failed { .. }, Some(node)) => format!(" (at `{node}`)"),
         (_, Some(node)) => format!(" at `{node}`"),
     };
-    fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
+    let standing = match summary.standing() {
+        SessionStatus::Done => states.word(summary),
+        SessionStatus::Running if !summary.questions().is_empty() => states.word(summary),
+        standing => show::standing(&standing),
+    };
+    fields.push(("standing", format!("{standing}{at}")));
+    let landed = states.landed.get(&summary.run);
+    fields.extend(landed.map(|landed| ("landed", show::landed_words(landed, clock::now()))));
+    let queued = states.queued.get(&summary.run).and_then(|entry| entry.why.as_ref());
+    fields.extend(queued.map(|why| ("queue", why.clone())));
     for asked in summary.questions() {
         let branch =
             if asked.context == asked.context.run_root() { String::new() } else { format!(" ({})", asked.address()) };
@@ -485,17 +593,29 @@ fn details(
     fields
 }
 
-/// The command that brings finished work home. What the branch lacks is named by its commit.
-fn merge(globals: &Globals, summary: &Summary, branches: &[BranchNow<'_>]) -> Option<String> {
-    let own = summary.started.task.is_none() && summary.standing() == SessionStatus::Done;
-    let changed: Vec<&BranchNow<'_>> = branches.iter().filter(|now| own && now.repo_work.has_changed()).collect();
+/// The command that brings finished work home, unless it is there. What the branch lacks is named by its commit.
+fn merge(
+    globals: &Globals,
+    place: &Place,
+    summary: &Summary,
+    states: &WorkStates,
+    branches: &[BranchNow<'_>],
+) -> Option<String> {
+    let is_meant = summary.can_land() && !states.landed.contains_key(&summary.run);
+    let changed: Vec<&BranchNow<'_>> = branches.iter().filter(|now| is_meant && now.repo_work.has_changed()).collect();
     let first = changed.first()?;
-    if summary.started.has_several_repos() {
-        return Some(about(globals, &globals.dir, &format!("land {}", summary.run), None));
+    if summary.started.has_several_repos() || states.queued.contains_key(&summary.run) {
+        let command = match states.queued.get(&summary.run) {
+            Some(entry) => format!("merge why {}", entry.reference()),
+            None => format!("land {}", summary.run),
+        };
+        return Some(about(globals, &globals.dir, &command, None));
     }
-    let switch = first.repo_work.target.map(|target| format!("git switch {} && ", shell_word(target)));
+    let dir = place.repo.workdir().unwrap_or(place.repo.git_dir());
+    let git = |command: String| git_in_repo(globals, dir, &command);
+    let switch = first.repo_work.target.map(|target| format!("{} && ", git(format!("switch {}", shell_word(target)))));
     let what = first.missing.map_or_else(|| shell_word(first.repo_work.branch), |tip| tip.short());
-    Some(format!("{}git merge {what}", switch.unwrap_or_default()))
+    Some(format!("{}{}", switch.unwrap_or_default(), git(format!("merge {what}"))))
 }
 
 /// The command that continues with a session that can continue.

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use agents::llm::{Message, Part, Role};
 use engine::mirror::MirrorReport;
-use engine::view::{Deed, Milestone, Moment, NodeFailure, SessionStatus, Summary, TurnView, View};
+use engine::view::{
+    AnswerView, Deed, Landed, Milestone, Moment, NodeFailure, RepoWork, SessionStatus, Summary, TurnView, View,
+};
 use jiff::Timestamp;
 use pleach_core::budget::Amount;
 use pleach_core::event::{PauseReason, Snapshot};
 use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
+use pleach_core::progress::TaskStatus;
+use pleach_core::queue::{EntryState, QueueEntry};
 use pleach_core::text::{counted, first_line, is_steering, listed, shorten};
 use serde_json::{Value, json};
 
@@ -20,6 +24,9 @@ use crate::prompt::BUILT_IN;
 /// Texts of a message longer than this are cut, unless all was asked for.
 const LINES: usize = 20;
 const CHARACTERS: usize = 2_000;
+
+/// How far the reason of a pause may go in a table.
+const WHY_PAUSED: usize = 40;
 
 /// `850ms`, `3m 07s`, `5h 02m`, `12d`.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
@@ -54,10 +61,121 @@ pub fn mirrored(report: &MirrorReport) -> String {
     }
 }
 
-/// The sessions of a repository; `gone` are those that have landed what is not there any more.
+/// What a running session does on its task: `reviewing, attempt 1 of 5`
+pub fn doing(summary: &Summary) -> String {
+    let node = summary.node();
+    let at = node.map(|node| format!(" at `{node}`")).unwrap_or_default();
+    let task = summary.state.task.as_ref();
+    if !summary.questions().is_empty() {
+        return format!("waiting for you{at}");
+    }
+    if task.is_some_and(|task| task.is_decided()) {
+        return "landing".to_owned();
+    }
+    let doing = match node.and_then(|node| summary.pipeline.node(node)?.step.as_deref()) {
+        Some("implement") => TaskStatus::Implementing.as_str().to_owned(),
+        Some("test") => TaskStatus::Testing.as_str().to_owned(),
+        Some("review") => TaskStatus::Reviewing.as_str().to_owned(),
+        Some(_) | None => format!("running{at}"),
+    };
+    let attempt = task.and_then(|task| task.attempt.as_ref());
+    let attempt = attempt.map(|attempt| format!(", attempt {} of {}", attempt.number, attempt.of)).unwrap_or_default();
+    format!("{doing}{attempt}")
+}
+
+/// What became of the work of sessions.
+#[derive(Debug, Default)]
+pub struct WorkStates {
+    /// Sessions of tasks that have landed what is not there any more.
+    pub gone: BTreeSet<SessionId>,
+    /// Where runs have landed.
+    pub landed: BTreeMap<RunId, Vec<Landed>>,
+    /// The open entries of the merge queue.
+    pub queued: BTreeMap<RunId, QueueEntry>,
+}
+
+impl WorkStates {
+    /// Where a session is, in a few words. Of one of a task that has ended, what became of the task's steps.
+    pub fn word(&self, summary: &Summary) -> String {
+        if self.gone.contains(&summary.session) {
+            return "landed, not here".to_owned();
+        }
+        let standing = summary.standing();
+        match &summary.state.task {
+            Some(task) if task.landed.is_some() => return "landed".to_owned(),
+            Some(task) if task.is_decided() && standing != SessionStatus::Cancelled => {
+                return "waits to land".to_owned();
+            }
+            _ => {}
+        }
+        if !summary.questions().is_empty() {
+            return "waiting for you".to_owned();
+        }
+        if standing == SessionStatus::Running && summary.state.task.is_some() {
+            return doing(summary);
+        }
+        match (&standing, self.landed.get(&summary.run), self.queued.get(&summary.run)) {
+            (SessionStatus::Done, _, Some(entry)) => match entry.state {
+                EntryState::Submitted => "queued".to_owned(),
+                state => format!("queued: {state}"),
+            },
+            (SessionStatus::Done, Some(landed), None) if landed.iter().any(|part| part.undone.is_some()) => {
+                "landed, undone".to_owned()
+            }
+            (SessionStatus::Done, Some(_), None) => "landed".to_owned(),
+            (SessionStatus::Done, None, None) if is_to_land(summary) => "ready to land".to_owned(),
+            (SessionStatus::Paused { reason, why }, ..) => format!("paused: {}", why_paused(*reason, why.as_deref())),
+            _ => standing.word().to_owned(),
+        }
+    }
+
+    /// Whether a session waits for somebody to land it.
+    pub fn waits_to_land(&self, summary: &Summary) -> bool {
+        is_to_land(summary) && !self.landed.contains_key(&summary.run) && !self.queued.contains_key(&summary.run)
+    }
+}
+
+/// Whether it is at no node any more.
+fn is_over(summary: &Summary) -> bool {
+    matches!(summary.standing(), SessionStatus::Done | SessionStatus::Cancelled)
+}
+
+/// The node it is at, where its state does not say what is done there.
+fn node_of(summary: &Summary) -> String {
+    let is_said = is_over(summary) || summary.standing() == SessionStatus::Running && summary.state.task.is_some();
+    summary.node().filter(|_| !is_said).map(ToString::to_string).unwrap_or_default()
+}
+
+/// Whether there is finished work to land.
+fn is_to_land(summary: &Summary) -> bool {
+    summary.can_land() && summary.repos().any(|repo_work| RepoWork::has_changed(&repo_work))
+}
+
+/// Why a session is paused, in a few words.
+pub fn why_paused(reason: PauseReason, why: Option<&str>) -> String {
+    match (why, reason) {
+        (Some(why), _) => headline(why, WHY_PAUSED),
+        (None, PauseReason::Interrupted) => "interrupted".to_owned(),
+        (None, PauseReason::WaitsForPerson) => "waits for a person".to_owned(),
+        (None, PauseReason::OverBudget) => "out of budget".to_owned(),
+    }
+}
+
+/// `on `main` as abc1234567, 3m 07s ago`
+pub fn landed_words(landed: &[Landed], now: Timestamp) -> String {
+    let several = landed.iter().any(|part| part.repo != landed[0].repo);
+    let part = |part: &Landed| {
+        let at = if several { format!("{}: ", part.repo) } else { String::new() };
+        let undone = part.undone.map(|commit| format!("; undone by {}", commit.short())).unwrap_or_default();
+        format!("{at}on `{}` as {}, {} ago{undone}", part.target, part.commit.short(), age(part.at, now))
+    };
+    landed.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// The sessions of a repository.
 pub fn sessions(
     all: &[(RunId, Result<Summary, String>)],
-    gone: &BTreeSet<SessionId>,
+    states: &WorkStates,
     marks: &ForecastMarks,
     now: Timestamp,
 ) -> String {
@@ -68,11 +186,8 @@ pub fn sessions(
             Ok(summary) => table.row([
                 id.to_string(),
                 goal(summary),
-                marked(
-                    style::standing(if gone.contains(&id.session) { "landed, not here" } else { word(summary) }),
-                    marks.session(summary),
-                ),
-                summary.node().map(ToString::to_string).unwrap_or_default(),
+                marked(style::standing(&states.word(summary)), marks.session(summary)),
+                node_of(summary),
                 summary.turns.to_string(),
                 tokens_of(&summary.spent),
                 branches(summary),
@@ -113,16 +228,6 @@ pub fn title(summary: &Summary) -> String {
     match &summary.started.task {
         Some(task) => format!("task {}", task.id),
         None => format!("{}{simulated}", summary.started.name),
-    }
-}
-
-/// One word for a session; for one of a task that has ended, what became of the task's steps.
-fn word(summary: &Summary) -> &'static str {
-    let Some(task) = &summary.state.task else { return summary.standing().word() };
-    match &task.landed {
-        Some(_) => "landed",
-        None if task.is_decided() && summary.standing() != SessionStatus::Cancelled => "waits to land",
-        None => summary.standing().word(),
     }
 }
 
@@ -180,6 +285,7 @@ pub fn timeline(view: &View, whole: bool) -> Option<String> {
         match moment {
             Moment::Turn(turn) => table.row(turn_row(&turn, several)),
             Moment::Failure(failure) => table.row(failed(&failure)),
+            Moment::Answer(answer) => table.row(answered(&answer)),
             Moment::Checkpoint(checkpoint) => table.row([
                 "checkpoint".to_owned(),
                 checkpoint.node.to_string(),
@@ -214,6 +320,7 @@ pub fn turns(moments: &[Moment], several: bool) -> String {
         match moment {
             Moment::Turn(turn) => table.row(turn_row(turn, several)),
             Moment::Failure(failure) => table.row(failed(failure)),
+            Moment::Answer(answer) => table.row(answered(answer)),
             Moment::Checkpoint(_) => {}
         }
     }
@@ -259,6 +366,26 @@ fn failed(failure: &NodeFailure) -> [String; 7] {
     let node = visited(&failure.node, failure.visit, failure.attempt);
     let why = one_line(&failure.reason) + if failure.retried { "; retried" } else { "" };
     ["failed".to_owned(), node, empty(), empty(), empty(), empty(), marked_left(failure.left, why)]
+}
+
+/// The row of an answer to a gate.
+fn answered(answer: &AnswerView) -> [String; 7] {
+    let empty = String::new;
+    let (node, by) = (visited(&answer.node, answer.visit, 1), answer.by.clone().unwrap_or_default());
+    let what = if answer.inherited { format!("inherited: {}", answer_words(answer)) } else { answer_words(answer) };
+    ["answer".to_owned(), node, plain(&by), empty(), empty(), empty(), marked_left(answer.left, what)]
+}
+
+/// `Yes: not today (at the terminal)`
+fn answer_words(answer: &AnswerView) -> String {
+    let comment = answer.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
+    format!("{} ({})", one_line(&format!("{}{comment}", answer.answer)), answer.how())
+}
+
+/// An answer with its question and who gave it, in a line.
+pub fn answer_line(answer: &AnswerView) -> String {
+    let by = answer.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    plain(&format!("`{}` was answered{by}: {} {}", answer.node, answer.question, answer_words(answer)))
 }
 
 /// `code`, `code (visit 2)`, `code (visit 1, attempt 3)`

@@ -22,11 +22,11 @@ pub fn paint(style: Style, text: &str) -> String {
 
 /// A word for how something is, in its colour.
 pub fn standing(word: &str) -> String {
-    let style = match word.split([' ', ':']).next().unwrap_or_default() {
+    let style = match word.split([' ', ':', ',']).next().unwrap_or_default() {
         "done" | "landed" | "complete" | "pass" => GOOD,
         "failed" | "unreadable" | "dead" | "cancelled" | "fail" => BAD,
-        "paused" | "waits" | "waiting" | "stalled" | "stopped" => WAITS,
-        "running" => BEGINS,
+        "paused" | "waits" | "waiting" | "ready" | "stalled" | "stopped" => WAITS,
+        "running" | "queued" | "implementing" | "testing" | "reviewing" | "landing" => BEGINS,
         _ => return word.to_owned(),
     };
     paint(style, word)

@@ -88,7 +88,8 @@ impl Table {
         let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let all = (0..count).map(|column| self.rows.iter().filter_map(move |row| row.get(column)));
         let mut widths: Vec<usize> = all.map(|cells| cells.map(|cell| width(cell)).max().unwrap_or(0)).collect();
-        let mut shown: Vec<usize> = (0..count).filter(|column| !self.without_empty || !self.is_empty(*column)).collect();
+        let mut shown: Vec<usize> =
+            (0..count).filter(|column| !self.without_empty || !self.is_empty(*column)).collect();
         if let Some(room) = room {
             self.fit(&mut shown, &mut widths, room);
         }
@@ -116,7 +117,8 @@ impl Table {
         while needs(shown, widths, whole) > room {
             // Where no text has anything to give any more, anything else has.
             let widest = shown.iter().filter(|column| widths[**column] > LEAST);
-            let Some(widest) = widest.max_by_key(|column| (is_cut(**column), widths[**column], Reverse(**column))) else {
+            let Some(widest) = widest.max_by_key(|column| (is_cut(**column), widths[**column], Reverse(**column)))
+            else {
                 return;
             };
             widths[*widest] -= 1;

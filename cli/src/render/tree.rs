@@ -14,7 +14,7 @@ use pleach_core::step::{TreeName, short_id, shown_name};
 use pleach_core::text::{counted, listed};
 use serde_json::{Value, json};
 
-use super::session::{one_line, plain};
+use super::session::{doing, one_line, plain};
 use super::{columns, cut, width};
 use crate::tree::overview::{BrokenTree, TreeWithProgress};
 
@@ -102,18 +102,19 @@ pub struct RunningTask {
     session: SessionId,
     /// The node its pipeline is at.
     node: Option<NodeId>,
+    /// What is done there.
+    doing: String,
 }
 
 impl RunningTask {
-    /// `running at `review`, session abcdefgh`
+    /// `reviewing, attempt 1 of 5, session abcdefgh`
     pub fn words(&self) -> String {
-        let at = self.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
-        format!("running{at}, session {}", self.session)
+        format!("{}, session {}", self.doing, self.session)
     }
 
     /// The same for programs.
     pub fn json(&self) -> Value {
-        json!({"session": self.session, "node": self.node})
+        json!({"session": self.session, "node": self.node, "doing": self.doing})
     }
 }
 
@@ -128,11 +129,8 @@ pub fn running<'s>(
     let tasks = sessions.filter_map(|summary| {
         let task = summary.started.task.as_ref()?;
         let is_of_tree = task.target == *target && tree.is_named(&task.tree, &task.id);
-        if !is_of_tree {
-            return None;
-        }
         let (session, node) = (summary.session.clone(), summary.node().cloned());
-        Some((task.id.clone(), RunningTask { session, node }))
+        is_of_tree.then(|| (task.id.clone(), RunningTask { session, node, doing: doing(summary) }))
     });
     tasks.collect()
 }
@@ -357,10 +355,9 @@ impl TreeView<'_> {
                 pending += usize::from(!is_plain);
                 continue;
             }
-            let begun = (!is_new || running.is_none()).then(|| standing(state, self.limits));
-            let words: Vec<String> = begun.into_iter().chain(running.map(RunningTask::words)).collect();
+            let words = running.map_or_else(|| standing(state, self.limits), RunningTask::words);
             let repo = self.tree.repo_of(task).map(|repo| format!(" ({repo})")).unwrap_or_default();
-            let behind = format!("{repo}: {}", words.join("; "));
+            let behind = format!("{repo}: {words}");
             let name = fitted(&node.name, task.as_str().len() + width(&behind) + 5);
             text.push_str(&format!("    {task} {name}{behind}\n"));
         }

@@ -214,7 +214,7 @@ impl TreeProgress {
     }
 }
 
-/// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.
+/// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase the result of its tests.
 fn landed(plan: &TreePlan, landed: &TaskLanded) -> String {
     let task = &landed.task;
     let target = match plan.repos {
@@ -222,7 +222,7 @@ fn landed(plan: &TreePlan, landed: &TaskLanded) -> String {
         None => landed.target.to_string(),
     };
     match (plan.tree.is_leaf(task), landed.status.as_deref()) {
-        (false, _) => format!("what the tests of {task} say is on {target}"),
+        (false, _) => format!("the test result of {task} is on {target}"),
         (true, Some("failed")) => format!("the steps of {task}, without its code, are on {target}"),
         (true, _) => format!("{task} landed on {target}"),
     }

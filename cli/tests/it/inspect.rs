@@ -66,11 +66,11 @@ pub const WAIT: &str = r#"digraph wait {
 fn without_sessions_a_friendly_line() {
     let env = TestEnv::new();
     env.repo();
-    insta::assert_snapshot!(env.pleach(&["status"]), @"
+    insta::assert_snapshot!(env.pleach(&["status"]), @r#"
     exit: 0
     --- stdout
-    There is no session in this repository yet; `pleach run FILE.dot` starts one.
-    ");
+    There is no session in this repository yet; `pleach run "Fix the failing test"` starts one.
+    "#);
     assert_eq!(env.pleach(&["status", "--json"]).expect(0).json()["sessions"], serde_json::json!([]));
 }
 
@@ -80,8 +80,11 @@ fn status_lists_sessions_and_shows_one() {
     insta::assert_snapshot!(env.pleach(&["status"]), @"
     exit: 0
     --- stdout
-    session   goal              standing  node  turns  tokens  branch                 age
-    [SID]  greet: Say hello  done      exit      3      41  pleach/greet/[SID]  [TIME]
+    session   goal              standing       node  turns  tokens  branch                 age
+    [SID]  greet: Say hello  ready to land            3      41  pleach/greet/[SID]  [TIME]
+
+    [SID] is ready to land
+      next:    pleach land [SID]
     ");
     let sid = env.session();
     insta::assert_snapshot!(env.pleach(&["status", &sid[..3]]), @"
@@ -90,7 +93,7 @@ fn status_lists_sessions_and_shows_one() {
     session   [SID]
     pipeline  greet (greet.dot)
     goal      Say hello
-    standing  done
+    standing  ready to land
     merge     git switch main && git merge pleach/greet/[SID]
     branch    pleach/greet/[SID] at [SHA]
     base      [SHA] (main)
@@ -338,12 +341,12 @@ fn unknown_sessions_come_with_a_list() {
     ");
     let empty = TestEnv::new();
     empty.repo();
-    insta::assert_snapshot!(empty.pleach(&["diff", "abc"]), @"
+    insta::assert_snapshot!(empty.pleach(&["diff", "abc"]), @r#"
     exit: 2
     --- stderr
     error[no-such-session]: there is no session `abc` in this repository
-    hint: there is none yet; `pleach run FILE.dot` starts one
-    ");
+    hint: there is none yet; `pleach run "Fix the failing test"` starts one
+    "#);
     let nowhere = TestEnv::new();
     insta::assert_snapshot!(nowhere.pleach(&["status"]), @"
     exit: 2

@@ -238,7 +238,7 @@ fn the_bar_of_a_tree_counts_completed_tasks() {
     let Some(terminal) = Terminal::open(&garden.env, "-y gardener --max-retries 1") else { return };
     let (code, shown) = terminal.end();
     assert_eq!(code, 1, "{shown}");
-    assert!(shown.contains("what the tests of p1 say is on main"), "{shown}");
+    assert!(shown.contains("the test result of p1 is on main"), "{shown}");
     assert!(shown.contains("the steps of T002, without its code, are on main"), "{shown}");
     let bars = |done: usize| shown.matches(&format!("] {done}/3 ")).count();
     assert!(bars(0) > 0 && bars(1) > 0, "{shown}");

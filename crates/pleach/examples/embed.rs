@@ -75,6 +75,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         inputs: BTreeMap::new(),
         config: Default::default(),
         simulated: false,
+        resolves: None,
     };
     let mut session = start_session(Arc::new(engine), request, &mut |_| {}).await?;
     let ended = run_session(&mut session).await?;

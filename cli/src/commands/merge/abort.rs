@@ -41,7 +41,7 @@ pub fn run(ground: &MergeGround<'_>, args: &AbortArgs) -> Result<Exit, Failure> 
     }
     out.line(format!("ended: nobody resolves {} by hand", stored.entry.name()))?;
     reference.into_iter().try_for_each(|name| out.line(format!("kept:    {name}")))?;
-    out.line(format!("next:    pleach merge retry {}", stored.entry.reference()))?;
+    out.line(format!("next:    {}", ground.command(&format!("merge retry {}", stored.entry.reference()))))?;
     Ok(Exit::Done)
 }
 

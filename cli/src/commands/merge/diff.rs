@@ -28,19 +28,19 @@ pub struct MergeDiffArgs {
 }
 
 /// What an entry changes on its target.
-pub(super) struct EntryChange {
+pub struct EntryChange {
     pub from: CommitId,
     pub to: CommitId,
 }
 
 impl EntryChange {
     /// What has landed of an entry, or would; none before it was merged.
-    pub(super) fn of(entry: &QueueEntry) -> Option<Self> {
+    pub fn of(entry: &QueueEntry) -> Option<Self> {
         let landed = entry.landing.map(|landing| Self { from: landing.from, to: landing.to });
         landed.or_else(|| entry.candidate.as_ref().map(|candidate| Self { from: candidate.base, to: candidate.commit }))
     }
 
-    pub(super) fn stat(&self, repo: &Repo) -> Result<Vec<FileStat>, Failure> {
+    pub fn stat(&self, repo: &Repo) -> Result<Vec<FileStat>, Failure> {
         let read = || git::diff::stat(repo, repo.tree_of(self.from)?, repo.tree_of(self.to)?);
         read().map_err(|error| of_git(&error))
     }
@@ -72,8 +72,7 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeDiffArgs) -> Result<Exit, Failu
         if entries.len() > 1 {
             text.push_str(&format!("{}\n", heading(place.name.as_str())));
         }
-        let shown =
-            if args.stat { table(&change.stat(repo)?) + "\n" } else { shown_patch(&change.patch(repo)?) };
+        let shown = if args.stat { table(&change.stat(repo)?) + "\n" } else { shown_patch(&change.patch(repo)?) };
         text.push_str(&shown);
     }
     if ground.globals.json {

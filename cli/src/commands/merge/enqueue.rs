@@ -94,7 +94,7 @@ fn report(ground: &MergeGround<'_>, out: &mut Out, entry: &QueueEntry) -> Result
         EntryState::Red | EntryState::Escalated | EntryState::Repairing => {
             out.line(format!("{name} is in the queue and {} ({at})", entry.state))?;
             if !is_quiet {
-                out.line(format!("next:    pleach merge retry {}", entry.reference()))?;
+                out.line(format!("next:    {}", ground.command(&format!("merge retry {}", entry.reference()))))?;
             }
         }
         _ if is_quiet => {}

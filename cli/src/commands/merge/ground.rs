@@ -3,12 +3,14 @@
 use engine::landing::{MergeQueue, QueueSettings, entries_of_landing, find_entry, queue_targets};
 use git::Repo;
 use pleach_core::ids::{BranchName, RepoName};
+use pleach_core::merge::Tier;
 use pleach_core::queue::{EntryState, EntryWait, QueueEntry};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::globals::Globals;
 use crate::lib_errors::of_queue;
+use crate::next_commands::about;
 use crate::place::Place;
 use crate::queue_settings::queue_settings;
 use crate::settings::{self, Settings};
@@ -108,6 +110,11 @@ impl<'a> MergeGround<'a> {
         Ok(entries.swap_remove(index))
     }
 
+    /// Another command, as it works where this one was typed.
+    pub fn command(&self, command: &str) -> String {
+        about(self.globals, &self.globals.dir, command, None)
+    }
+
     /// How the queue works, by the settings.
     pub fn queue_settings(&self) -> QueueSettings {
         queue_settings(&self.settings, &self.place)
@@ -131,9 +138,8 @@ pub(super) fn wait_words(wait: &EntryWait) -> String {
 }
 
 /// What merged an entry, and whether nothing has tested that: in brackets, or nothing.
-pub fn how_landed(tier: Option<impl ToString>, unverified: bool) -> String {
-    let words: Vec<String> =
-        tier.map(|tier| tier.to_string()).into_iter().chain(unverified.then(|| "unverified".to_owned())).collect();
+pub fn how_landed(tier: Option<Tier>, unverified: bool) -> String {
+    let words: Vec<&str> = tier.map(Tier::words).into_iter().chain(unverified.then_some("unverified")).collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 

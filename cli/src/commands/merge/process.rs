@@ -23,8 +23,10 @@ use crate::attribution_notes::BranchesBefore;
 use crate::code::Code;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::globals::Globals;
 use crate::joint_landing::land_queued;
 use crate::lib_errors::{of_git, of_queue, of_store};
+use crate::next_commands::about;
 use crate::place::Place;
 use crate::preflight::warn_of_red_target;
 use crate::render::live::{Doing, Live};
@@ -220,6 +222,7 @@ pub fn exit_of(outcome: &QueueOutcome) -> Exit {
 pub struct MergeProgress {
     json: Option<Stream>,
     quiet: bool,
+    globals: Globals,
     repo: Repo,
     /// The conflicts that agents resolve now.
     resolving: BTreeSet<EntryId>,
@@ -232,7 +235,8 @@ impl MergeProgress {
         let globals = ground.globals;
         let quiet = globals.json || globals.verbosity < 0;
         let (resolving, live) = (BTreeSet::new(), None);
-        Self { json: globals.json.then(Stream::default), quiet, repo: ground.place.repo.clone(), resolving, live }
+        let (json, repo) = (globals.json.then(Stream::default), ground.place.repo.clone());
+        Self { json, quiet, globals: globals.clone(), repo, resolving, live }
     }
 
     /// What people call an entry; its id, if it cannot be read.
@@ -246,9 +250,10 @@ impl MergeProgress {
         match &notification.recorded.event {
             Event::MergeComplete(merged) if !self.quiet => {
                 let what = self.name(&merged.target, &merged.entry);
-                let how = how_landed(merged.tier.as_ref(), merged.unverified);
+                let tier = merged.tier.as_ref().and_then(|tier| tier.parse().ok());
+                let how = how_landed(tier, merged.unverified);
                 let why = merged.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                say!("{} {what}{how}{why}", paint(GOOD, "landed"));
+                say!("{} {what} on `{}`{how}{why}", paint(GOOD, "landed"), merged.target);
             }
             Event::MergeResolution(resolution) if !self.quiet => self.resolution(resolution),
             Event::MergeEscalated(merged) if !self.quiet => {
@@ -317,11 +322,11 @@ impl MergeProgress {
         let states = [EntryState::Escalated, EntryState::Red, EntryState::Candidate, EntryState::Repairing];
         if let Some(entry) = outcome.in_state(&states).next() {
             let next = match entry.state {
-                EntryState::Candidate => format!("pleach merge approve {}", entry.reference()),
-                EntryState::Repairing => format!("pleach task start {}", entry.reference()),
-                _ => format!("pleach merge why {}", entry.reference()),
+                EntryState::Candidate => format!("merge approve {}", entry.reference()),
+                EntryState::Repairing => format!("task start {}", entry.reference()),
+                _ => format!("merge why {}", entry.reference()),
             };
-            out.line(format!("next:    {next}"))?;
+            out.line(format!("next:    {}", about(&self.globals, &self.globals.dir, &next, None)))?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
             out.json(&entry_json(&entry))?
         } else {
             out.line(format!("resolved: {}", entry.name()))?;
-            out.line("next:    pleach merge process")?;
+            out.line(format!("next:    {}", ground.command("merge process")))?;
         }
         return Ok(Exit::Done);
     }
@@ -53,8 +53,8 @@ pub fn run(ground: &MergeGround<'_>, args: &ResolveArgs) -> Result<Exit, Failure
     out.line(path.display())?;
     conflicts.iter().try_for_each(|conflict| out.line(format!("  {} ({})", conflict.path, conflict.kind)))?;
     out.line(format!(
-        "next:    edit the files there, then `pleach merge resolve {} --done`",
-        stored.entry.reference()
+        "next:    edit the files there, then `{}`",
+        ground.command(&format!("merge resolve {} --done", stored.entry.reference()))
     ))?;
     Ok(Exit::Done)
 }

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use engine::tree::ad_hoc::{AdHocStatus, TaskView};
+use engine::view::{SessionStatus, Summary};
+use git::Repo;
 use pleach_core::text::listed;
 use serde_json::json;
 
@@ -10,7 +12,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks, marked};
 use crate::globals::Globals;
-use crate::render::session::one_line;
+use crate::render::session::{doing, one_line, why_paused};
 use crate::render::{Out, Table};
 
 /// List the tasks of this repository: by default those that have neither landed nor been cancelled.
@@ -51,7 +53,7 @@ pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
     if views.is_empty() {
         out.line("No tasks; `pleach task new TEXT` makes one.")?
     } else {
-        out.line(table(&views, &marks).shown())?
+        out.line(table(&ground.place.repo, &views, &marks).shown())?
     }
     if views.iter().any(|view| marks.task(view).is_some()) {
         out.line(format!("\n{FORECAST_HINT}"))?;
@@ -60,13 +62,13 @@ pub fn run(globals: &Globals, args: &ListTasksArgs) -> Result<Exit, Failure> {
 }
 
 /// The tasks in columns.
-pub fn table(views: &[TaskView], marks: &ForecastMarks) -> Table {
+pub fn table(repo: &Repo, views: &[TaskView], marks: &ForecastMarks) -> Table {
     let mut table = Table::new(["task", "state", "priority", "name", "target"]).right(2).text(1).text(3).less([4, 2]);
     for view in views {
         let task = &view.task;
         table.row([
             task.id.to_string(),
-            marked(state(view), marks.task(view)),
+            marked(state(repo, view), marks.task(view)),
             task.priority.to_string(),
             one_line(&task.name),
             task.target.to_string(),
@@ -76,10 +78,23 @@ pub fn table(views: &[TaskView], marks: &ForecastMarks) -> Table {
 }
 
 /// Where a task is, and what it waits for.
-pub fn state(view: &TaskView) -> String {
+pub fn state(repo: &Repo, view: &TaskView) -> String {
+    let session = || Summary::newest(repo, view.open_session.as_ref()?).ok();
     match view.status {
         _ if view.is_astray => format!("{}, its target is gone", view.status),
         AdHocStatus::Blocked => format!("blocked by {}", listed(&view.blockers, 3)),
+        // A session that cannot be read is reported by the commands on sessions.
+        AdHocStatus::Running => session().map_or_else(|| view.status.to_string(), |it| doing(&it)),
+        AdHocStatus::Stopped => session().and_then(|it| why_stopped(&it)).unwrap_or_else(|| view.status.to_string()),
         status => status.to_string(),
+    }
+}
+
+/// Why nobody works on a task, where its session knows.
+fn why_stopped(session: &Summary) -> Option<String> {
+    match session.standing() {
+        _ if !session.questions().is_empty() => Some("waiting for you".to_owned()),
+        SessionStatus::Paused { reason, why } => Some(format!("stopped: {}", why_paused(reason, why.as_deref()))),
+        _ => None,
     }
 }

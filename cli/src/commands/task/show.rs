@@ -56,7 +56,7 @@ pub fn show(globals: &Globals, ground: &TaskGround, view: &TaskView) -> Result<(
     let path = repo.workdir().unwrap_or(repo.git_dir());
     let mut lines = vec![
         ("task", format!("{} {}", task.id, task.name)),
-        ("state", state(view)),
+        ("state", state(repo, view)),
         ("repo", format!("{} ({})", task.repo, path.display())),
         ("target", task.target.to_string()),
         ("priority", task.priority.to_string()),

@@ -311,7 +311,7 @@ fn n26_simulated_sessions_are_marked_and_commands_run() {
     ran.warns("simulation");
     assert_eq!(env.committed("one.txt"), "1");
     let list = env.pleach(&["status"]).expect(0);
-    assert!(list.stdout.contains("  pretends (simulated)  done"), "{list}");
+    assert!(list.stdout.contains("  pretends (simulated)  ready to land"), "{list}");
     assert_eq!(env.pleach(&["--json", "status"]).json()["sessions"][0]["simulated"], true);
     for page in ["README.md", "docs/agents.md", "examples/README.md"] {
         let text = std::fs::read_to_string(format!("{}/../{page}", env!("CARGO_MANIFEST_DIR"))).expect(page);

@@ -52,6 +52,16 @@ fn an_agent_resolves_a_conflict() {
         3,
         "a merge of both"
     );
+    // Its session is pleach's own: it is hidden, and nobody means it without naming it.
+    let status = queue.env.pleach(&["status"]).expect(0);
+    assert!(!status.stdout.contains("pleach/resolve/"), "{status}");
+    assert!(status.stdout.contains("1 session that pleach started to resolve conflicts; -v lists them"), "{status}");
+    let all = queue.env.pleach(&["-v", "status", "--json"]).expect(0).json();
+    assert_eq!(all["sessions"][0]["pipeline"], "resolve");
+    assert_eq!(queue.env.pleach(&["status", "--json"]).expect(0).json()["own_sessions"], 1);
+    for command in ["turns", "diff", "land"] {
+        queue.env.pleach(&[command]).expect(2).fails_with("no-such-session");
+    }
 }
 
 /// A queue whose agent may leave word in `tmp`, which is `$T`; `met N PATTERN` waits for so many files there.

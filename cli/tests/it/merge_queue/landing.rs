@@ -84,7 +84,11 @@ fn landings_without_a_test_say_unverified() {
     assert_eq!(listed.matches("unverified: nothing tests it").count(), 2, "{listed}");
     let ran = queue.env.pleach(&["-y", "merge", "process"]).expect(0);
     let said = ran.to_string();
-    for words in ["landed one (fast_forward, unverified)", "landed two (clean, unverified)", "nothing tests one, two"] {
+    for words in [
+        "landed one on `main` (fast-forward, unverified)",
+        "landed two on `main` (merged without a conflict, unverified)",
+        "nothing tests one, two",
+    ] {
         assert!(said.contains(words), "{said}");
     }
     assert_eq!(

@@ -58,7 +58,7 @@ fn sessions_that_overlap_are_marked_until_merged() {
     env.run(&one("sed -i s/^15$/XV/ lines.txt"), &[]).expect(0);
     let (found, _) = compared();
     assert_eq!(found.iter().filter(|mark| **mark == json!("conflict")).count(), 2, "{found:?}");
-    assert!(env.pleach(&["status"]).expect(0).stdout.contains("done, conflict expected"));
+    assert!(env.pleach(&["status"]).expect(0).stdout.contains("ready to land, conflict expected"));
     env.git(&["merge", "-q", &first]);
     let (found, _) = compared();
     assert_eq!(found.iter().filter(|mark| mark.is_null()).count(), 1, "what is merged has no mark: {found:?}");

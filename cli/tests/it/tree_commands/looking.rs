@@ -106,13 +106,13 @@ fn what_blocks_a_tree_is_reported() {
 fn a_head_without_trees_says_why() {
     let env = world(TREE, AGENT);
     env.git(&["switch", "--quiet", "--detach"]);
-    insta::assert_snapshot!(env.pleach(&["status"]), @"
+    insta::assert_snapshot!(env.pleach(&["status"]), @r#"
     exit: 0
     --- stdout
     HEAD is detached, so no tree is shown; `git switch BRANCH` first to see those of a branch.
 
-    There is no session in this repository yet; `pleach run FILE.dot` starts one.
-    ");
+    There is no session in this repository yet; `pleach run "Fix the failing test"` starts one.
+    "#);
     insta::assert_snapshot!(env.pleach(&["status", "T001"]), @"
     exit: 2
     --- stderr

@@ -156,7 +156,7 @@ fn status_has_a_line_for_every_running_task() {
     second.open(held.1);
     run.end().expect(0);
     for task in ["T001", "T002"] {
-        let line = format!("    {task} Grow {task}: running at `implement`, session ");
+        let line = format!("    {task} Grow {task}: implementing, attempt 1 of 5, session ");
         assert_eq!(status.stdout.matches(&line).count(), 1, "{status}");
     }
     assert!(status.stdout.contains("    1 pending\n") && !status.stdout.contains("next:"), "{status}");

@@ -82,7 +82,7 @@ fn phase_tests_run_on_the_target_once_complete() {
         garden.env.pleach(&decided).expect(0);
     }
     let ran = garden.gardener(&PHASE).expect(0);
-    assert!(ran.stderr.contains("what the tests of phase1 say is on main"), "{ran}");
+    assert!(ran.stderr.contains("the test result of phase1 is on main"), "{ran}");
     assert_eq!(garden.told("main").last().unwrap(), "phase1 test-pass");
     garden.gardener(&[]).expect(0);
 }

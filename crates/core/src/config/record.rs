@@ -150,6 +150,18 @@ impl Resolved {
     }
 }
 
+impl Resolved {
+    /// The settings of the project that a resumed session does without, because it keeps its recorded ones. `self` is what it
+    /// continues with, `local` what is configured today.
+    pub fn kept_from_start(&self, local: &Resolved) -> Vec<String> {
+        let (kept, today) = (self.config.recordable(), local.config.recordable());
+        let project = local.provenance.iter().filter(|(_, source)| source.level == Precedence::Project);
+        let is_given = |key: &String| self.provenance.get(key).is_some_and(|source| source.level == Precedence::Flag);
+        let differs = |(key, _): &(&String, &Source)| !is_given(key) && at(&kept, key) != at(&today, key);
+        project.filter(differs).map(|(key, _)| key.clone()).collect()
+    }
+}
+
 /// The value of a setting.
 fn at<'v>(settings: &'v Value, key: &str) -> Option<&'v Value> {
     key.split('.').try_fold(settings, |section, name| section.get(name))

@@ -599,6 +599,7 @@ fn a_record_holds_nothing_of_the_machine() {
     // The same project on the same machine: nothing changes.
     let same = Resolved::resume(&recorded, &local, Layer::flags([], "/cwd")).unwrap();
     assert_eq!(same.config, local.config);
+    assert_eq!(same.kept_from_start(&local), [""; 0]);
 
     // Another clone, whose own settings have changed since: only what is the machine's counts, and flags.
     let there = resolved(vec![
@@ -624,6 +625,9 @@ fn a_record_holds_nothing_of_the_machine() {
     assert_eq!(config.agents["reviewer"].role, Some("/q/roles/r.yaml".into()));
     assert_eq!(config.agents["reviewer"].persona, Some("/u/me.yaml".into()));
     assert_eq!(config.agents.len(), 1);
+    let kept = resumed.kept_from_start(&there);
+    assert!(["agent", "agents.reviewer.role"].iter().all(|key| kept.iter().any(|kept| kept == key)), "{kept:?}");
+    assert!(!kept.iter().any(|key| key == "tree.max_retries"), "a flag gives it: {kept:?}");
     assert_eq!(resumed.source("worktrees.base").level, Precedence::User);
     assert_eq!(resumed.source("agent").level, Precedence::Recorded);
     assert_eq!(resumed.source("tree.max_retries").level, Precedence::Flag);

@@ -51,6 +51,9 @@ pub struct HumanInteraction {
     pub comment: Option<String>,
     /// Where the answer came from: `console`, `file`, `auto-approve`, `default`.
     pub source: String,
+    /// Who gave it, by their name in git; none where nobody did, or they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, PreEncoded, ReplayChanges, Replayed, Return, Snapshot, Status, TaskOf};
-use crate::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName};
+use crate::ids::{BranchName, CommitId, ContextId, EntryId, NodeId, PipelineName, RepoName};
 
 /// See [`Event::PipelineStarted`](super::Event::PipelineStarted).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct PipelineStarted {
     /// The task of a tree it works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskOf>,
+    /// The entry of the merge queue whose conflict it resolves: then pleach started it by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolves: Option<EntryId>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,
@@ -63,7 +66,7 @@ impl PipelineStarted {
     /// What a replay was started with: all that this was, but for its changes, on branches of its own.
     pub fn replayed_as(&mut self, fork: &ContextForked) {
         self.branches.clone_from(&fork.branches);
-        self.task = None;
+        (self.task, self.resolves) = (None, None);
         if let Some(replayed) = &fork.replayed {
             self.changed_by(&replayed.changes);
         }

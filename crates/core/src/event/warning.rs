@@ -64,6 +64,8 @@ codes! {
     TargetRed "target-red" "the test of what is about to be worked on fails already, before anything is changed"
     PipelineChanged "pipeline-changed" "the file has changed since its session started; the session keeps what it \
          started with"
+    SettingsChanged "settings-changed" "the project's settings have changed since a session started; the session keeps those \
+         it started with"
 
     // Remotes.
     FetchFailed "fetch-failed" "a repository could not be fetched; the session starts from what is here"

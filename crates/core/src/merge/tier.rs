@@ -62,6 +62,21 @@ impl Tier {
         }
     }
 
+    /// What it did, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::FastForward => "fast-forward",
+            Self::Clean => "merged without a conflict",
+            Self::Recorded => "conflict resolved as before",
+            Self::Tokens => "conflict resolved word by word",
+            Self::Structural => "conflict resolved by the structure of the code",
+            Self::Derived => "conflict resolved by running a command",
+            Self::Agent => "conflict resolved by an agent",
+            Self::Reimplemented => "done again after a conflict",
+            Self::Person => "conflict resolved by a person",
+        }
+    }
+
     /// Its number: how far it is from what needs no look. Those that a program decides by the text alone share one.
     pub fn number(self) -> u8 {
         match self {

@@ -95,13 +95,16 @@ impl Question {
         Self { task: None, context, node, visit, kind, text, choices, free, default, timeout, work: None }
     }
 
-    /// The questions a session waits with, by the states of its root and of its open branches.
+    /// The questions a session waits with, by the states of its root and of its open branches: those it is paused at, or
+    /// asks now.
     pub fn waiting<'s>(pipeline: &Pipeline, root: &State, branches: impl IntoIterator<Item = &'s State>) -> Vec<Self> {
-        if !matches!(root.phase, Phase::Paused { reason: PauseReason::WaitsForPerson, .. }) {
-            return Vec::new();
-        }
+        let at: fn(&State) -> Option<&NodeId> = match root.phase {
+            Phase::Paused { reason: PauseReason::WaitsForPerson, .. } => State::next_node,
+            Phase::Running => |state| state.running().map(|visit| &visit.node),
+            _ => return Vec::new(),
+        };
         let asks = |state: &State| {
-            let gate = pipeline.node(state.next_node()?).filter(|node| node.handler == HandlerKind::WaitHuman)?;
+            let gate = pipeline.node(at(state)?).filter(|node| node.handler == HandlerKind::WaitHuman)?;
             Some(Self { context: state.id.clone(), ..Self::of(pipeline, gate, state.visits(&gate.id)) })
         };
         asks(root).into_iter().chain(branches.into_iter().filter_map(asks)).collect()

@@ -218,6 +218,29 @@ pub fn undo(repo: &Repo, stored: &StoredEntry, redactor: &Redactor) -> Result<Qu
     )
 }
 
+/// The newest landing on a target that the target still has and that was not undone. An undo is none.
+pub fn newest_landing(repo: &Repo, target: &BranchName) -> Result<Option<StoredEntry>, QueueError> {
+    let all = MergeQueue::read_all(repo, target)?;
+    let Some(tip) = repo.refs().find(&branch_ref(target))? else { return Ok(None) };
+    let landed = |entry: &QueueEntry| entry.state == EntryState::Landed && entry.landing.is_some();
+    let undone: Vec<EntryId> =
+        all.iter().filter(|stored| landed(&stored.entry)).filter_map(|stored| stored.entry.undoes.clone()).collect();
+    let mut newest: Option<(CommitId, StoredEntry)> = None;
+    for stored in all {
+        let entry = &stored.entry;
+        let is_meant = landed(entry) && entry.undoes.is_none() && entry.mark.is_none() && !undone.contains(&entry.id);
+        let Some(landing) = entry.landing.filter(|_| is_meant) else { continue };
+        let is_newer = match &newest {
+            Some((before, _)) => repo.history().is_ancestor(*before, landing.to)?,
+            None => true,
+        };
+        if is_newer && repo.history().is_ancestor(landing.to, tip)? {
+            newest = Some((landing.to, stored));
+        }
+    }
+    Ok(newest.map(|(_, stored)| stored))
+}
+
 /// The commit that reverts a landing, directly on top of it. Merged onto a later commit, it reverts just that.
 fn revert(repo: &Repo, entry: &QueueEntry, from: CommitId, to: CommitId) -> Result<CommitId, git::Error> {
     let title = if entry.title.is_empty() { entry.name() } else { entry.title.clone() };

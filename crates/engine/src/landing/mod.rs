@@ -60,7 +60,8 @@ mod vetting;
 pub use by_hand::{AbortError, ConflictWorktree, abort_resolution, begin_resolution, finish_resolution};
 pub use cleanup::delete_landed_branch;
 pub use decide::{
-    allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, retry, undo, withdraw_session, withdraw_task,
+    allow, approve, close_mark, drop_entry, drop_marks, escalate_entry, newest_landing, retry, undo, withdraw_session,
+    withdraw_task,
 };
 pub(crate) use decide::{close_landed, withdraw_for_mark};
 pub use edited_tests::edited_tests;

@@ -198,6 +198,7 @@ impl QueueRun {
             inputs: values,
             config: settings.config.clone(),
             simulated: false,
+            resolves: Some(entry.id.clone()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::env::{Error, SessionRepos};
 use git::workspace::session_branch;
 use git::{BlobId, Head, Repo};
 use pleach_core::event::{AttemptStarted, Event, PipelineStarted, Snapshot, TaskOf};
-use pleach_core::ids::{BranchName, CommitId, RepoName, SessionId};
+use pleach_core::ids::{BranchName, CommitId, EntryId, RepoName, SessionId};
 use pleach_core::plan::pipeline::Pipeline;
 
 /// A repository a session is to work in.
@@ -49,6 +49,8 @@ pub struct StartRequest {
     pub config: Value,
     /// Agent nodes only pretend.
     pub simulated: bool,
+    /// The entry of the merge queue whose conflict it resolves.
+    pub resolves: Option<EntryId>,
 }
 
 impl StartRequest {
@@ -90,6 +92,7 @@ impl StartRequest {
             record_repo: (!is_first).then(|| self.record.name.clone()),
             simulated: self.simulated,
             task: None,
+            resolves: self.resolves.clone(),
             extra: Default::default(),
         })
     }
@@ -131,6 +134,7 @@ impl TaskStart {
             record_repo: None,
             simulated: request.simulated,
             task: Some(self.of.clone()),
+            resolves: None,
             extra: Default::default(),
         })
     }

@@ -114,6 +114,7 @@ pub(super) fn begin(
         inputs,
         config: run.plan.config.clone(),
         simulated: false,
+        resolves: None,
     };
     let recorded_task = TaskOf {
         repo: run.plan.repo_name.clone(),

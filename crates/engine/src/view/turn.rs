@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::NodeFailure;
+use super::{AnswerView, NodeFailure};
 use pleach_core::budget::Amount;
 use pleach_core::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
 use pleach_core::ids::{CommitId, ContextId, NodeId, RepoName, RepoPath, TurnId};
@@ -180,7 +180,7 @@ pub struct Milestone {
     pub left: bool,
 }
 
-/// A turn, a failed attempt, or a checkpoint.
+/// A turn, a failed attempt, an answer, or a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
@@ -188,6 +188,8 @@ pub enum Moment {
     Turn(Box<TurnView>),
     /// An attempt failed.
     Failure(NodeFailure),
+    /// A gate was answered.
+    Answer(AnswerView),
     /// A checkpoint.
     Checkpoint(Milestone),
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::recorded::{recorded_pipeline, recorded_state};
-use super::{Milestone, Moment, NodeFailure, TurnView, branches, first_run};
+use super::{AnswerView, Milestone, Moment, NodeFailure, TurnView, branches, first_run};
 use crate::env::{Error, Question, lock_name};
 use agents::llm::Message;
 use git::Repo;
@@ -122,8 +122,21 @@ impl Summary {
         self.state.next_node().or(self.state.failed_node()).or(self.state.completed.last())
     }
 
-    /// The questions it waits with.
+    /// Whether pleach has started it by itself, to resolve a conflict of the merge queue.
+    pub fn is_own(&self) -> bool {
+        self.started.resolves.is_some()
+    }
+
+    /// Whether it is done, and its work lands when somebody says so: work on a task lands by itself.
+    pub fn can_land(&self) -> bool {
+        self.started.task.is_none() && self.standing() == SessionStatus::Done
+    }
+
+    /// The questions it waits with: those it is paused at, or asks now at the terminal it was started at.
     pub fn questions(&self) -> Vec<Question> {
+        if self.standing() == SessionStatus::Dead {
+            return Vec::new();
+        }
         let task = self.started.task.as_ref().map(|task| task.id.clone());
         let mut questions = Question::waiting(&self.pipeline, &self.state, &self.branches);
         questions.iter_mut().for_each(|question| question.task.clone_from(&task));
@@ -348,7 +361,7 @@ impl View {
         all
     }
 
-    /// Turns, failed attempts and checkpoints of all contexts in order of time.
+    /// Turns, failed attempts, answers and checkpoints of all contexts in order of time.
     pub fn timeline(&self) -> Vec<Moment> {
         let mut commits: BTreeMap<&ContextId, Snapshot> = BTreeMap::new();
         let mut moments = Vec::new();
@@ -360,6 +373,7 @@ impl View {
                 moments.push(Moment::Turn(Box::new(turn)));
             }
             moments.extend(self.failure_of(record, at, recorded).map(Moment::Failure));
+            moments.extend(self.answer_of(record, at, recorded).map(Moment::Answer));
             match &recorded.event {
                 Event::NodeStarted(data) => commit.clone_from(&data.base),
                 Event::WorktreeMerged(data) => drop(commit.insert(data.repo.clone(), data.git_sha)),
@@ -400,11 +414,17 @@ impl View {
         placed.filter_map(|(record, at, recorded)| self.failure_of(record, at, recorded)).collect()
     }
 
+    /// The answers to gates in all contexts, in order.
+    pub fn all_answers(&self) -> Vec<AnswerView> {
+        let placed = self.placed_events().into_iter();
+        placed.filter_map(|(record, at, recorded)| self.answer_of(record, at, recorded)).collect()
+    }
+
     /// The checkpoints, in order.
     pub fn checkpoints(&self) -> Vec<Milestone> {
         let checkpoint = |moment| match moment {
             Moment::Checkpoint(checkpoint) => Some(checkpoint),
-            Moment::Turn(_) | Moment::Failure(_) => None,
+            Moment::Turn(_) | Moment::Failure(_) | Moment::Answer(_) => None,
         };
         self.timeline().into_iter().filter_map(checkpoint).collect()
     }
@@ -482,6 +502,12 @@ impl View {
     fn failure_of(&self, record: &Record, at: usize, recorded: &Recorded) -> Option<NodeFailure> {
         let left = self.left.contains(&(record.commit, at));
         NodeFailure::read(recorded).map(|failure| NodeFailure { left, ..failure })
+    }
+
+    fn answer_of(&self, record: &Record, at: usize, recorded: &Recorded) -> Option<AnswerView> {
+        let inherited = !self.summary.run.has(&record.context);
+        let left = self.left.contains(&(record.commit, at));
+        AnswerView::read(recorded, &record.context).map(|answer| AnswerView { inherited, left, ..answer })
     }
 
     /// The events of all contexts with the records that hold them, in order of time, those a replay has inherited first.

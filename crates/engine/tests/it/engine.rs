@@ -130,6 +130,7 @@ impl World {
             inputs: BTreeMap::new(),
             config: Value::Null,
             simulated: false,
+            resolves: None,
         }
     }
 

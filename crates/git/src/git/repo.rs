@@ -108,6 +108,12 @@ impl Repo {
         self.shared.pool.take()
     }
 
+    /// The name of the user, as git's configuration has it.
+    pub fn user_name(&self) -> Option<String> {
+        let name = self.local().config_snapshot().string("user.name")?.to_string();
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    }
+
     /// HEAD of the checkout that was opened.
     pub fn head(&self) -> Result<Head, Error> {
         head_of(&self.local())

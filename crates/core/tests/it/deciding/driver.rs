@@ -121,6 +121,7 @@ pub fn started(pipeline: &Pipeline) -> PipelineStarted {
         record_repo: None,
         simulated: false,
         task: None,
+        resolves: None,
         extra: Default::default(),
     }
 }
@@ -405,6 +406,7 @@ pub fn answer(visit: &Visit, source: &str) -> HumanInteraction {
         answer: "Yes".into(),
         comment: None,
         source: source.into(),
+        by: None,
         extra: Default::default(),
     }
 }

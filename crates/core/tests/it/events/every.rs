@@ -262,6 +262,7 @@ fn session() -> Vec<Event> {
             record_repo: None,
             simulated: true,
             task: None,
+            resolves: None,
             extra: Default::default(),
         }
         .into(),
@@ -349,6 +350,7 @@ fn nodes() -> Vec<Event> {
         answer: "[A] Approve".into(),
         comment: None,
         source: "console".into(),
+        by: Some("Ada".into()),
         extra: Default::default(),
     };
     let retry = RetryAt { node_id: node("implement"), visit: 2, attempt: 4, at: retry_at, extra: Default::default() };

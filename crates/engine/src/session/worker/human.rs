@@ -17,6 +17,9 @@ use pleach_core::clock;
 use pleach_core::event::{HumanInteraction, Outcome, PauseReason};
 use pleach_core::ids::RepoPath;
 
+/// The source of an answer nobody has given.
+const DEFAULT: &str = "default";
+
 pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Collected) -> Result<Outcome, Stopped> {
     if question.choices.is_empty() {
         return Ok(Outcome::final_failure("the gate has no edge to choose"));
@@ -36,7 +39,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     let mut reply = match (answer, question.default) {
         (GateAnswer::Choice(reply), _) => reply,
         (GateAnswer::TimedOut | GateAnswer::Nobody, Some(index)) => {
-            GateReply { index, source: "default", ..GateReply::default() }
+            GateReply { index, source: DEFAULT, ..GateReply::default() }
         }
         (GateAnswer::TimedOut | GateAnswer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
         (GateAnswer::Skipped, _) => {
@@ -51,6 +54,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
             () = worker.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
         };
     }
+    let by = worker.workspace.copies().find_map(|copy| copy.repo.user_name());
     let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
     let answer = HumanInteraction {
         node_id: question.node.clone(),
@@ -60,6 +64,7 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
         answer: reply.text.clone().unwrap_or_else(|| choice.label.clone()),
         comment: reply.comment.clone(),
         source: reply.source.to_owned(),
+        by: by.filter(|_| reply.source != DEFAULT),
         extra: Default::default(),
     };
     // A gate that was given conflicts to resolve: the person has edited the files.
