@@ -113,7 +113,7 @@ enum Command {
     Merge(merge::MergeArgs),
     Forecast(forecast::ForecastArgs),
     Land(land::LandArgs),
-    Undo(undo::UndoArgs),
+    Undo(undo::UndoNewestArgs),
     Push(push::PushArgs),
     Record(record::RecordArgs),
     Pr(pr::PrArgs),

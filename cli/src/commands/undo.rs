@@ -26,13 +26,13 @@ use crate::trust::confirm;
 /// so that the revert is tested before it lands. A task is open again then. Run it again to revert what landed before.
 /// What came to the branch otherwise, `git revert` reverts.
 #[derive(Debug, Args)]
-pub struct UndoArgs {
+pub struct UndoNewestArgs {
     /// Show what would be reverted, and change nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
-pub fn run(globals: &Globals, args: &UndoArgs) -> Result<Exit, Failure> {
+pub fn run(globals: &Globals, args: &UndoNewestArgs) -> Result<Exit, Failure> {
     let ground = MergeGround::find(globals)?;
     let (repo, target) = (&ground.place.repo, target(&ground.place)?);
     let found = newest_landing(repo, &target).map_err(|error| of_queue(&error))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agents::llm::{Message, Part, Role};
 use engine::mirror::MirrorReport;
 use engine::view::{
-    AnswerView, Deed, Landed, Milestone, Moment, NodeFailure, RepoWork, SessionStatus, Summary, TurnView, View,
+    AnswerView, Deed, LandedPart, Milestone, Moment, NodeFailure, RepoWork, SessionStatus, Summary, TurnView, View,
 };
 use jiff::Timestamp;
 use pleach_core::budget::Amount;
@@ -89,7 +89,7 @@ pub struct WorkStates {
     /// Sessions of tasks that have landed what is not there any more.
     pub gone: BTreeSet<SessionId>,
     /// Where runs have landed.
-    pub landed: BTreeMap<RunId, Vec<Landed>>,
+    pub landed: BTreeMap<RunId, Vec<LandedPart>>,
     /// The open entries of the merge queue.
     pub queued: BTreeMap<RunId, QueueEntry>,
 }
@@ -162,9 +162,9 @@ pub fn why_paused(reason: PauseReason, why: Option<&str>) -> String {
 }
 
 /// `on `main` as abc1234567, 3m 07s ago`
-pub fn landed_words(landed: &[Landed], now: Timestamp) -> String {
+pub fn landed_words(landed: &[LandedPart], now: Timestamp) -> String {
     let several = landed.iter().any(|part| part.repo != landed[0].repo);
-    let part = |part: &Landed| {
+    let part = |part: &LandedPart| {
         let at = if several { format!("{}: ", part.repo) } else { String::new() };
         let undone = part.undone.map(|commit| format!("; undone by {}", commit.short())).unwrap_or_default();
         format!("{at}on `{}` as {}, {} ago{undone}", part.target, part.commit.short(), age(part.at, now))

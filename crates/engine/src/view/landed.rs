@@ -20,7 +20,7 @@ const UNDOES: &str = "Pleach-Undoes";
 
 /// Where the work of a session has landed in a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Landed {
+pub struct LandedPart {
     /// The repository.
     pub repo: RepoName,
     /// The branch that has it.
@@ -39,8 +39,8 @@ pub struct Landed {
 pub fn landed<'s>(
     summaries: impl IntoIterator<Item = &'s Summary>,
     find: impl Fn(&RepoName) -> Option<Repo>,
-) -> Result<BTreeMap<RunId, Vec<Landed>>, Error> {
-    let mut by_repo: BTreeMap<&RepoName, Vec<Work<'_>>> = BTreeMap::new();
+) -> Result<BTreeMap<RunId, Vec<LandedPart>>, Error> {
+    let mut by_repo: BTreeMap<&RepoName, Vec<RunWork<'_>>> = BTreeMap::new();
     let mut changed: BTreeMap<&RunId, BTreeSet<&RepoName>> = BTreeMap::new();
     for summary in summaries.into_iter().filter(|summary| summary.can_land()) {
         for repo_work in summary.repos().filter(RepoWork::has_changed) {
@@ -48,11 +48,11 @@ pub fn landed<'s>(
             by_repo.entry(repo_work.repo).or_default().push((summary, repo_work));
         }
     }
-    let mut landed: BTreeMap<RunId, Vec<Landed>> = BTreeMap::new();
+    let mut landed: BTreeMap<RunId, Vec<LandedPart>> = BTreeMap::new();
     for (name, works) in by_repo {
         let Some(repo) = find(name) else { continue };
         let queued = landed_by_queue(&repo)?;
-        let mut by_target: BTreeMap<&BranchName, Vec<Work<'_>>> = BTreeMap::new();
+        let mut by_target: BTreeMap<&BranchName, Vec<RunWork<'_>>> = BTreeMap::new();
         for work in works {
             let brought = queued.keys().filter(|(run, _)| *run == work.0.run).map(|(_, target)| target);
             for target in brought.chain(work.1.target).collect::<BTreeSet<_>>() {
@@ -67,19 +67,19 @@ pub fn landed<'s>(
                     // A fast-forward has no commit of its own, which would say when that was.
                     let known = queued.get(&(summary.run.clone(), target.clone())).copied();
                     let at = known.map_or_else(|| Ok(repo.commit(commit)?.at), Ok::<_, Error>)?;
-                    let part = Landed { repo: name.clone(), target: target.clone(), commit, at, undone };
+                    let part = LandedPart { repo: name.clone(), target: target.clone(), commit, at, undone };
                     landed.entry(summary.run.clone()).or_default().push(part);
                 }
             }
         }
     }
-    let repos = |landed: &[Landed]| landed.iter().map(|part| part.repo.clone()).collect::<BTreeSet<_>>();
+    let repos = |landed: &[LandedPart]| landed.iter().map(|part| part.repo.clone()).collect::<BTreeSet<_>>();
     landed.retain(|run, landed| changed.get(run).is_some_and(|names| names.len() == repos(landed).len()));
     Ok(landed)
 }
 
 /// A run, and what it has done in a repository.
-type Work<'s> = (&'s Summary, RepoWork<'s>);
+type RunWork<'s> = (&'s Summary, RepoWork<'s>);
 
 /// The runs whose work the merge queue has brought to a branch, and when. An entry that cannot be read says nothing here: the
 /// commands of the queue tell what is wrong.
@@ -109,7 +109,7 @@ struct TargetHistory {
 
 impl TargetHistory {
     /// Reads it, unless the branch is gone.
-    fn read(repo: &Repo, target: &BranchName, works: &[Work<'_>]) -> Result<Option<Self>, Error> {
+    fn read(repo: &Repo, target: &BranchName, works: &[RunWork<'_>]) -> Result<Option<Self>, Error> {
         let Some(tip) = repo.refs().find(&branch_ref(target))? else { return Ok(None) };
         let oldest = works.iter().min_by_key(|(summary, _)| summary.started_at);
         let Some(base) = oldest.and_then(|(_, repo_work)| repo_work.base) else { return Ok(None) };

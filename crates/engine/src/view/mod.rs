@@ -28,7 +28,7 @@ pub use cost::{CostsRead, costs};
 pub use export::ExportError;
 pub use failure::NodeFailure;
 pub use find::{NoSession, can_be_of_turn, find_turn, first_run, resolve_run, resolve_session, run_worktrees};
-pub use landed::{Landed, landed};
+pub use landed::{LandedPart, landed};
 pub use recorded::recorded_pipeline;
 pub(crate) use recorded::{folded, recorded_state, start_node};
 pub use repo_work::RepoWork;
