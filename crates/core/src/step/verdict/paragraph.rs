@@ -56,15 +56,18 @@ impl<'t> Paragraph<'t> {
         let (mut read, mut is_quoted) = (Self::default(), false);
         for (index, &(line, from, sentence)) in all.iter().enumerate() {
             let next = all.get(index + 1).map_or(below, |(.., next)| *next);
-            let is_doubtful = goes_on(above) && ends_in_doubt(above);
-            let stated = statement(sentence, above, next);
+            // What a line goes on from is the whole one above it, so that an item of a list is known as one.
+            above = if from == 0 && line > 0 { lines[line - 1] } else { above };
+            let speaks = mentions_verdict(sentence);
+            let is_doubtful = speaks && goes_on(above) && ends_in_doubt(above);
+            let stated = if speaks { statement(sentence, above, next) } else { None };
             let stated = stated.filter(|given| given.verdict == Verdict::Rejected || !is_doubtful && !is_quoted);
             let own = stated.map_or(sentence, |given| given.rest);
             let begins = own.split_whitespace().take(3).flat_map(words);
             let corrects = { begins }.any(|word| is_one_of(&word, "wait actually correction thought"));
             let follows = stated.is_some() || !read.statements.is_empty();
-            read.objects |= objects(own, is_doubtful) || follows && (own.contains(CROSSES) || corrects);
-            read.speaks |= corrects || mentions_verdict(sentence);
+            read.objects |= speaks && objects(own, is_doubtful) || follows && (own.contains(CROSSES) || corrects);
+            read.speaks |= corrects || speaks;
             read.statements.extend(stated.map(|given| {
                 let (before, behind) = lines[line].split_at(from);
                 let rest = &behind[sentence.len() - given.rest.len()..];
@@ -151,7 +154,7 @@ fn takes_back(own: &str, next: &str) -> bool {
 /// Whether a sentence rejects, or negates an approval. `is_doubtful` is whether what it goes on from negates something.
 fn objects(sentence: &str, is_doubtful: bool) -> bool {
     let (marks, label, _, text) = past_label(sentence);
-    let all = if mentions_verdict(sentence) { words(text) } else { return false };
+    let all = words(text);
     let first = all.first().map_or("", String::as_str);
     let rejects = is_one_of(first, "reject rejection") || text.starts_with("REJECTED");
     let is_own = !label.is_empty() || is_one_of(first, "i i'm we");
@@ -180,9 +183,9 @@ fn is_crossed_out(text: &str) -> bool {
     is_against || text.contains("[ ]") || text.contains("!=")
 }
 
-/// Whether a sentence that is left open is negated near its end. `Blocking issues: none` is an answer.
-fn ends_in_doubt(sentence: &str) -> bool {
-    let sentence = sentence.trim_end();
+/// Whether the sentence a line leaves open is negated near its end. `Blocking issues: none` is an answer.
+fn ends_in_doubt(line: &str) -> bool {
+    let sentence = sentences(line).last().map_or("", |(_, sentence)| sentence.trim_end());
     let clause = sentence.trim_end_matches(':').rsplit(':').next().unwrap_or_default().to_lowercase();
     let is_against = |word: &String| is_doubt(word) || sentence.ends_with(PAUSES) && word == "with";
     !is_one_of(clause.trim(), "no none") && words(sentence).iter().rev().take(6).any(is_against)
@@ -191,7 +194,10 @@ fn ends_in_doubt(sentence: &str) -> bool {
 /// Whether what is behind a sentence, or a line, may go on with it.
 fn goes_on(text: &str) -> bool {
     let text = text.trim_end();
-    let is_item = ["#", "|", "\u{2022}", "- ", "* "].iter().any(|mark| text.starts_with(mark)) && !text.ends_with(':');
+    let item = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_numbered = item.len() < text.len() && item.starts_with(['.', ')']);
+    let is_marked = is_numbered || ["#", "|", "\u{2022}", "- ", "* "].iter().any(|mark| text.starts_with(mark));
+    let is_item = is_marked && !text.ends_with(':');
     let is_open = text.ends_with("...") || text.ends_with('\u{2026}') || !ends_sentence(text);
     is_open && !text.is_empty() && !is_item && !is_label(text)
 }

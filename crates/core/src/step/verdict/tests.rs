@@ -278,6 +278,7 @@ fn an_approval_with_reasons_is_read() {
         "`VERDICT: APPROVED`",
         "**VERDICT: APPROVED**",
         "- The API does not change\n- Nothing leaks\nVERDICT: APPROVED",
+        "1. It is tested.\n2. It is good. The API does not change\nVERDICT: APPROVED",
         "**Verdict: APPROVED** with minor suggestions: consider extracting the helper",
         "The first attempt was rejected because of the missing index; this fixes it. APPROVED",
         "APPROVED. This does not merge the two code paths, which is fine.",
