@@ -176,8 +176,6 @@ fn a_turn_is_shown_with_messages_tools_diff_and_tokens() {
     commit   [SHA]
 
     ── user
-    Goal: Say hello
-
     Write a greeting for: Say hello
 
     ── assistant

@@ -133,6 +133,7 @@ fn a_prompts_agent_is_told_its_check_and_its_goal_once() {
     let program = format!("#!/bin/sh\ntest $PLEACH_NODE != implement || cat > {}\necho APPROVED\n", told.display());
     let agent = env.write_program("agent.sh", &program);
     env.configure(&format!("agent: 'command:{}'\ntree: {{test_command: 'test -e {{{{ goal }}}}'}}\n", agent.display()));
+    env.unbound();
     let ran = env.pleach(&["-y", "run", PROMPT]).expect(1);
     assert!(ran.to_string().contains("`implement` changed nothing, and again `test` failed"), "{ran}");
     assert_eq!(env.story().path().iter().filter(|node| node.starts_with("implement")).count(), 2);

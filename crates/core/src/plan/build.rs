@@ -146,6 +146,11 @@ fn edge(raw: RawEdge, diagnostics: &mut Vec<Diagnostic>) -> Edge {
     Edge { attrs: raw.attrs, ..parts }
 }
 
+/// The rule that an attribute names a node which is there.
+pub(super) fn rule_of_target(key: &str) -> &'static str {
+    if key == "check" { "check_exists" } else { "retry_target_exists" }
+}
+
 /// Own classes first, then those of the subgraphs; each once.
 pub(super) fn classes(own: Option<&str>, subgraphs: &[String]) -> Vec<String> {
     let own = own.unwrap_or_default().split([',', ' ']).map(str::trim).filter(|class| !class.is_empty());
@@ -266,7 +271,7 @@ impl<'a> AttrReader<'a, '_> {
         let text = attr.value.to_string();
         NodeId::new(text.trim()).ok().or_else(|| {
             let message = format!("`{key}` names the unknown node `{text}`");
-            self.report(Diagnostic::warning("retry_target_exists", message, attr.span));
+            self.report(Diagnostic::warning(rule_of_target(key), message, attr.span));
             None
         })
     }

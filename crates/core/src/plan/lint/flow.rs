@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::ids::NodeId;
+use crate::plan::build::rule_of_target;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{Attrs, DEFAULT_MAX_VISITS, HandlerKind, Node, Pipeline};
 use crate::plan::suggestions::Suggestions;
@@ -119,8 +120,7 @@ fn named_nodes(pipeline: &Pipeline, attrs: &Attrs, names: &mut Suggestions<'_>, 
             let meant = names.closest(target.as_str());
             let meant = meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
             let message = format!("`{key}` names the unknown node `{target}`{meant}");
-            let rule = if key == "check" { "check_exists" } else { "retry_target_exists" };
-            report(Diagnostic::warning(rule, message, attr.span));
+            report(Diagnostic::warning(rule_of_target(key), message, attr.span));
         }
     }
 }
