@@ -445,11 +445,14 @@ fn details(
 ) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.run.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
-    fields.push(("pipeline", match &summary.started {
-        // Its name is its goal, cut.
-        started if started.dot_path == BUILT_IN => format!("{BUILT_IN} (built in{simulated})"),
-        started => format!("{} ({}{simulated})", started.name, started.dot_path),
-    }));
+    fields.push((
+        "pipeline",
+        match &summary.started {
+            // Its name is its goal, cut.
+            started if started.dot_path == BUILT_IN => format!("{BUILT_IN} (built in{simulated})"),
+            started => format!("{} ({}{simulated})", started.name, started.dot_path),
+        },
+    ));
     if let Some(task) = &summary.started.task {
         fields.push(("task", format!("{} {} ({} on {})", task.id, shown_name(&task.name), task.tree, task.target)));
     } else if !summary.started.goal.is_empty() {

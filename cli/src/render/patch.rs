@@ -21,7 +21,8 @@ fn patch_for(patch: &str, is_terminal: bool) -> String {
     for line in patch.split_inclusive('\n') {
         let text = line.trim_end_matches('\n');
         let end = &line[text.len()..];
-        let (text, end) = text.strip_suffix('\r').filter(|_| !end.is_empty()).map_or((text, end), |text| (text, "\r\n"));
+        let (text, end) =
+            text.strip_suffix('\r').filter(|_| !end.is_empty()).map_or((text, end), |text| (text, "\r\n"));
         // Only in front of its parts is a line that begins with `---` no line of the file.
         is_part = if text.starts_with("diff ") { false } else { is_part || text.starts_with("@@") };
         let style = match text.as_bytes().first() {
@@ -32,7 +33,10 @@ fn patch_for(patch: &str, is_terminal: bool) -> String {
             _ => None,
         };
         let mut text = plain(text);
-        if is_terminal && !is_part && let Some(ids) = text.strip_prefix("index ") {
+        if is_terminal
+            && !is_part
+            && let Some(ids) = text.strip_prefix("index ")
+        {
             text = format!("index {}", ids.split("..").map(short_id).collect::<Vec<_>>().join(".."));
         }
         shown.push_str(&match style {

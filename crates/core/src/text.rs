@@ -123,8 +123,7 @@ pub fn is_steering(c: char) -> bool {
 
 /// Text without anything that could hide a part of it: control and direction characters are written out.
 pub fn visible(text: &str) -> String {
-    let hides =
-        |c: char| is_steering(c) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let hides = |c: char| is_steering(c) || matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     text.chars().map(|c| if hides(c) && c != '\t' { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 

@@ -72,8 +72,7 @@ pub fn run(ground: &MergeGround<'_>, args: &MergeDiffArgs) -> Result<Exit, Failu
         if entries.len() > 1 {
             text.push_str(&format!("{}\n", heading(place.name.as_str())));
         }
-        let shown =
-            if args.stat { table(&change.stat(repo)?) + "\n" } else { shown_patch(&change.patch(repo)?) };
+        let shown = if args.stat { table(&change.stat(repo)?) + "\n" } else { shown_patch(&change.patch(repo)?) };
         text.push_str(&shown);
     }
     if ground.globals.json {

@@ -307,8 +307,15 @@ fn one_thing_is_never_many() {
 #[test]
 fn numbers_in_messages_go_through_counted() {
     // Numbers that are never one.
-    let many =
-        ["{few} files", "{limit} files", "{removed} lines", ".{ending} files", "_VISITS} visits", "_REPEATS} times", "{phase} tests"];
+    let many = [
+        "{few} files",
+        "{limit} files",
+        "{removed} lines",
+        ".{ending} files",
+        "_VISITS} visits",
+        "_REPEATS} times",
+        "{phase} tests",
+    ];
     for path in library().chain(sources("cli/src")).filter(|path| !path.ends_with("/tests.rs")) {
         let text = read(&path);
         let program = text.split("#[cfg(test)]").next().unwrap_or_default();

@@ -123,7 +123,9 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
 
 pub(super) fn write(jail: &Jail, args: WriteArgs) -> ToolAnswer {
     match jail.write(&args.file_path, args.content.as_bytes()) {
-        Ok(path) => ToolAnswer::ok(format!("Wrote {} to {}", counted(args.content.len(), "byte"), args.file_path)).wrote(path),
+        Ok(path) => {
+            ToolAnswer::ok(format!("Wrote {} to {}", counted(args.content.len(), "byte"), args.file_path)).wrote(path)
+        }
         Err(error) => ToolAnswer::error(error.to_string()),
     }
 }

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
-use regex::bytes::{Regex, RegexBuilder};
 use pleach_core::text::counted;
+use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use super::answer::ToolAnswer;
