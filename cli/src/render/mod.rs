@@ -27,8 +27,8 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     git_progress::show_git_progress,
-    pages::{Pages, columns, set_wide},
-    table::{Table, cut, width, without_beginning, wrapped},
+    pages::Pages,
+    table::{Table, columns, cut, set_wide, width, without_beginning, wrapped},
     units::{UNKNOWN, bytes, cost, duration, spent, spent_tokens, tokens},
 };
 use crate::code::Code;

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use agents::agent::find_program;
 use anstream::{AutoStream, ColorChoice};
@@ -73,18 +72,4 @@ impl Pages {
             Some((pager, _)) => pager.write_all(text.as_bytes()),
         }
     }
-}
-
-/// Whether nothing is cut or left out for the terminal's sake.
-static WIDE: AtomicBool = AtomicBool::new(false);
-
-/// Shows everything from now on, however wide, if so asked.
-pub fn set_wide(wide: bool) {
-    WIDE.store(wide, Ordering::Relaxed);
-}
-
-/// The columns lines may take: those of the terminal. Where there is none, and with `--wide`, they take what they need.
-pub fn columns() -> Option<usize> {
-    let size = if WIDE.load(Ordering::Relaxed) { None } else { console::Term::stdout().size_checked() };
-    size.map(|(_, columns)| usize::from(columns))
 }

@@ -1,10 +1,9 @@
 //! Columns that line up, without lines around them, in the room the terminal has for them.
 
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use console::{measure_text_width, truncate_str};
-
-use super::columns;
 
 /// What a text is cut to before other columns are left out for it, and what is left of it at least.
 const ROOM: usize = 36;
@@ -147,6 +146,20 @@ impl Table {
     }
 }
 
+/// Whether nothing is cut or left out for the terminal's sake.
+static WIDE: AtomicBool = AtomicBool::new(false);
+
+/// Shows everything from now on, however wide, if so asked.
+pub fn set_wide(wide: bool) {
+    WIDE.store(wide, Ordering::Relaxed);
+}
+
+/// The columns lines may take: those of the terminal. Where there is none, and with `--wide`, they take what they need.
+pub fn columns() -> Option<usize> {
+    let size = if WIDE.load(Ordering::Relaxed) { None } else { console::Term::stdout().size_checked() };
+    size.map(|(_, columns)| usize::from(columns))
+}
+
 /// How many columns of a terminal a text takes: colours take none, some letters two.
 pub fn width(text: &str) -> usize {
     measure_text_width(text)
@@ -241,7 +254,7 @@ mod tests {
         assert_eq!(headings(Some(200)), format!("{goal}  tokens  turns"));
         assert_eq!(headings(Some(70)), format!("{goal}  tokens"));
         assert_eq!(headings(Some(60)), goal);
-        assert_eq!(table.within(Some(31)), "session   goal         standing\nabcdefgh  Fix the fai…  done");
+        assert_eq!(table.within(Some(31)), "session   goal         standing\nabcdefgh  Fix the fa…  done");
     }
 
     #[test]
@@ -261,7 +274,7 @@ mod tests {
     #[test]
     fn paths_lose_their_beginning() {
         let table = table(["owner", "path"], &[["main", "/home/ada/worktrees/abcdefgh/main"]]).path(1);
-        assert_eq!(table.within(Some(30)), "owner  path\nmain   …worktrees/abcdefgh/main");
+        assert_eq!(table.within(Some(31)), "owner  path\nmain   …worktrees/abcdefgh/main");
     }
 
     #[test]

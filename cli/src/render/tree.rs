@@ -303,7 +303,8 @@ impl TreeView<'_> {
             let tasks = tree.leaves_below(root);
             match tree.node(root) {
                 Some(node) if !node.is_leaf() => {
-                    let bar = bar(0, tasks.len() * 10).chars().count();
+                    let gate = self.gate_words(root).map_or(0, |words| width(&words) + 2);
+                    let bar = bar(0, tasks.len() * 10).chars().count() + gate;
                     let title = format!("{} {}", node.id, fitted(&node.name, node.id.as_str().len() + bar + 5));
                     groups.push((title, Some(root), tasks));
                 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
+use crate::sessions::graph;
 use crate::support::{Checkout, TestEnv};
 
 const CONFIG: &str = "agent: builtin\nproviders: {script: {file: script.yaml}}\n";
@@ -599,4 +600,25 @@ fn the_commands_of_the_page_on_sessions_work() {
         env.pleach(&words).expect(0);
     }
     assert_eq!(env.git(&["for-each-ref", "refs/pleach/sessions"]), "");
+}
+
+#[test]
+fn status_reads_no_more_of_a_record_than_it_shows() {
+    let env = TestEnv::with_repo();
+    let nodes: String = (0..200).map(|n| format!(" n{n} [shape=diamond]\n")).collect();
+    let path: String = (1..200).map(|n| format!(" n{} -> n{n}\n", n - 1)).collect();
+    env.run(&graph("long", &format!("{nodes} start -> n0\n{path} n199 -> exit")), &["-q"]).expect(0);
+    let sid = env.session();
+    // The first record of nodes can be read no more.
+    let story = env.story();
+    let has_nodes =
+        |events: &[serde_json::Value]| events.iter().any(|event| event["type"] == "dev.orchestra.NodeStarted");
+    let (early, _) = story.records.iter().find(|(_, events)| has_nodes(events)).expect("a record of nodes");
+    let events = env.git(&["rev-parse", &format!("{early}:events.json")]);
+    fs::remove_file(env.repo_path().join(".git/objects").join(&events[..2]).join(&events[2..])).unwrap();
+    let shown = env.pleach(&["status", &sid]).expect(0).stdout;
+    assert!(shown.contains("… earlier lines; -v shows all"), "{shown}");
+    assert!(shown.contains(" n199 ") && shown.contains("success, the end") && !shown.contains(" n3 "), "{shown}");
+    assert!(shown.lines().filter(|line| line.starts_with("checkpoint")).count() == 80, "{shown}");
+    env.pleach(&["-v", "status", &sid]).expect(7);
 }
