@@ -141,8 +141,8 @@ fn write_ids(paths: &[PathBuf], files: &[(String, String)], given: &[GivenId]) -
         let replace = || -> std::io::Result<()> {
             // What a link leads to is written, and the link stays.
             let file = path.canonicalize()?;
-            let beside = file.with_added_extension("new");
-            fs::write(&beside, &written)?;
+            let beside = file.with_added_extension(format!("{}.new", std::process::id()));
+            OpenOptions::new().write(true).create_new(true).open(&beside)?.write_all(written.as_bytes())?;
             fs::set_permissions(&beside, fs::metadata(&file)?.permissions())?;
             fs::rename(&beside, &file)
         };
