@@ -282,11 +282,10 @@ fn print_result(
     if let [first, .., last] | [first @ last] = given {
         let ids = if first == last { first.id.to_string() } else { format!("{} to {}", first.id, last.id) };
         let of = counted(given.len(), "task");
-        out.line(match args.write_ids {
-            true => format!("ids:     {of} had none; {ids} written into the markdown"),
-            false => {
-                format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them")
-            }
+        out.line(if args.write_ids {
+            format!("ids:     {of} had none; {ids} written into the markdown")
+        } else {
+            format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them")
         })?;
     }
     if globals.verbosity >= 0 {
