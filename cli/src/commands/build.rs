@@ -143,8 +143,8 @@ fn write_ids(paths: &[PathBuf], files: &[(String, String)], given: &[GivenId]) -
         let replace = || -> std::io::Result<()> {
             // What a link leads to is written, and the link stays.
             let file = path.canonicalize()?;
-            let beside = file.with_added_extension("new");
-            fs::write(&beside, &written)?;
+            let beside = file.with_added_extension(format!("{}.new", std::process::id()));
+            OpenOptions::new().write(true).create_new(true).open(&beside)?.write_all(written.as_bytes())?;
             fs::set_permissions(&beside, fs::metadata(&file)?.permissions())?;
             fs::rename(&beside, &file)
         };
@@ -284,11 +284,10 @@ fn print_result(
     if let [first, .., last] | [first @ last] = given {
         let ids = if first == last { first.id.to_string() } else { format!("{} to {}", first.id, last.id) };
         let of = counted(given.len(), "task");
-        out.line(match args.write_ids {
-            true => format!("ids:     {of} had none; {ids} written into the markdown"),
-            false => {
-                format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them")
-            }
+        out.line(if args.write_ids {
+            format!("ids:     {of} had none; {ids} written into the markdown")
+        } else {
+            format!("ids:     {of} had none and got {ids}; a new line may change them, --write-ids keeps them")
         })?;
     }
     if globals.verbosity >= 0 {

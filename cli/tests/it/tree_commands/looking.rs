@@ -187,6 +187,7 @@ fn a_task_is_shown_with_its_steps_logs_and_report() {
         "test -f one.txt || { echo 'no one' >&2; echo '==== 1 failed, 2 passed in 0.01s ===='; exit 1; }",
     );
     let env = world(&tree, &agent);
+    env.write("config/pleach/config.yaml", "tree: {commit_logs: true}\n");
     pleach(&env, 0, &["garden"]);
     let ran = env.pleach(&["inspect", "T001"]).expect(0);
     for part in ["T001 Add one", "complete", "implement-pass", "test-fail", "2 passed, 1 failed in", "review-approved"]
@@ -232,6 +233,7 @@ fn logs(env: &TestEnv, code: i32, more: &[&str]) -> Vec<String> {
 #[test]
 fn logs_and_reports_are_there_without_the_tree() {
     let env = world(TREE, AGENT);
+    env.write("config/pleach/config.yaml", "tree: {commit_logs: true}\n");
     pleach(&env, 0, &["garden"]);
     let all = ["T001 implement-pass", "T001 review-approved"];
     assert_eq!(logs(&env, 0, &[]), all);

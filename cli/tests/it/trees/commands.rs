@@ -131,7 +131,7 @@ fn no_task_at_once_is_refused() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for command in ["gardener", "garden"] {
         let ran = garden.env.pleach(&["-y", command, "--jobs", "0"]).expect(2);
-        assert!(ran.stderr.contains("--jobs: at least one task is worked at once"), "{ran}");
+        ran.fails_with("settings-invalid").naming("--jobs: at least one task is worked at once");
     }
     garden.configure("tree: {jobs: 0}\n");
     garden.gardener(&[]).expect(2);

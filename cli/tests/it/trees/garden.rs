@@ -110,7 +110,7 @@ impl Garden {
         let garden = Self { env: TestEnv::with_repo(), target: RefCell::new("main".into()) };
         std::fs::create_dir(garden.env.root().join("asked")).expect("a directory of the test's own");
         // What a project says goes before it.
-        garden.env.write("home/.config/pleach/config.yaml", "tree: {commit_logs: true}\n");
+        garden.env.write("config/pleach/config.yaml", "tree: {commit_logs: true}\n");
         garden.env.configure(&garden.config(""));
         garden.agent(WRITES, APPROVES);
         garden.plant(tree);

@@ -118,7 +118,7 @@ impl Outline {
     /// Reads what titles say their tasks depend on, now that all ids are known.
     fn read_titles(&mut self) {
         for said in std::mem::take(&mut self.in_titles) {
-            match said.read(&self.ids, &self.links) {
+            match said.read(|id| self.ids.contains_key(id), &self.links) {
                 Ok(links) => self.links.extend(links),
                 Err(warning) => self.warnings.extend(warning.map(|warning| (said.place, warning))),
             }

@@ -1,13 +1,11 @@
 //! What the title of a task says it depends on.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::dependency_line::{self, Dependency};
 use super::location::SpecLocation;
-use super::outline::Used;
 use crate::ids::TaskId;
 
 /// A title that speaks of what its task depends on.
@@ -39,11 +37,11 @@ impl TitleDependency {
     /// The dependencies, or a warning about words that may have been meant as some. Prose names no task.
     pub fn read(
         &self,
-        known: &BTreeMap<String, Used>,
+        is_known: impl Fn(&str) -> bool,
         links: &[Dependency],
     ) -> Result<Vec<Dependency>, Option<String>> {
         let named = dependency_line::side(&self.on.replace(" and ", ",").replace('&', ",")).unwrap_or_default();
-        let (ids, unknown): (Vec<_>, Vec<_>) = named.iter().partition(|id| known.contains_key(*id));
+        let (ids, unknown): (Vec<_>, Vec<_>) = named.iter().partition(|id| is_known(id));
         let (words, task) = (&self.words, &self.task);
         if self.is_read && !ids.is_empty() && unknown.is_empty() {
             let link =
