@@ -323,13 +323,13 @@ fn trust_is_asked_for_at_the_terminal() {
     env.pipeline(&asks());
     let Some(mut terminal) = Terminal::open(&env, "run ../pipeline.dot --auto-approve") else { return };
     terminal.wait_for("echo shipped > log");
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/a]");
     terminal.enter("");
     let (code, shown) = terminal.end();
     assert_eq!(code, 4, "{shown}");
     assert!(env.sessions().is_empty());
     let mut terminal = Terminal::open(&env, "run ../pipeline.dot --auto-approve").expect("it was there before");
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/a]");
     terminal.enter("y");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
@@ -338,7 +338,7 @@ fn trust_is_asked_for_at_the_terminal() {
     let terminal = Terminal::open(&env, "run ../pipeline.dot --auto-approve").expect("it was there before");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
-    assert!(!shown.contains("[y/N]"), "{shown}");
+    assert!(!shown.contains("[y/N/a]"), "{shown}");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_record_changed_while_asking_is_not_resumed() {
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
     let session = env.session();
     let Some(mut terminal) = Terminal::open(&env, &format!("resume {session} --auto-approve")) else { return };
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/a]");
     let record = format!("refs/pleach/sessions/{session}/main");
     let newest = env.git(&["rev-parse", &record]);
     env.git(&["update-ref", &record, &format!("{newest}^")]);

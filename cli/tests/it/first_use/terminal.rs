@@ -176,7 +176,7 @@ fn n25_cancel_without_an_id_asks() {
     env.run(&graph("asks", asks), &[]).expect(4);
     let ran = env.pleach(&["cancel", "--grace", "0"]).expect(2);
     ran.fails_with("command-line")
-        .naming(&format!("`pleach cancel {first}` cancels the newest: {first} (runs, running, "));
+        .naming(format!("`pleach cancel {first}` cancels the newest: {first} (runs, running, "));
     if let Some(mut terminal) = Terminal::open(&env, "cancel") {
         terminal.wait_for(&format!("Cancel session {first} (runs, running, "));
         terminal.wait_for(" permanently? [y/N] ");
