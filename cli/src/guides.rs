@@ -29,6 +29,7 @@ guides! {
     "coverage"
     "cxdb"
     "exit-codes"
+    "first-week"
     "gateway"
     "graph"
     "history"
