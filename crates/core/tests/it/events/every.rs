@@ -350,7 +350,7 @@ fn nodes() -> Vec<Event> {
         answer: "[A] Approve".into(),
         comment: None,
         source: "console".into(),
-        by: Some("Ada".into()),
+        by: None,
         extra: Default::default(),
     };
     let retry = RetryAt { node_id: node("implement"), visit: 2, attempt: 4, at: retry_at, extra: Default::default() };
