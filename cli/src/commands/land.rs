@@ -75,6 +75,7 @@ pub fn run(globals: &Globals, args: LandArgs) -> Result<Exit, Failure> {
     let parts = parts(&places, &summary, &targets)?;
     let mut out = Out::new();
     if !matches!(targets, Targets::Named(_)) && has_all(&places, &parts)? {
+        refuse_undone(&places, &summary)?;
         return say_there(globals, &id, &parts);
     }
     if parts.is_empty() {
@@ -126,6 +127,21 @@ fn has_all(places: &Places, parts: &[JointPart]) -> Result<bool, Failure> {
         }
     }
     Ok(!parts.is_empty())
+}
+
+/// Work that was undone is on its targets for git, which would not merge it again.
+fn refuse_undone(places: &Places, summary: &Summary) -> Result<(), Failure> {
+    let find = |name: &RepoName| places.all().find(|place| place.name == *name).map(|place| place.repo.clone());
+    let landed = landed(std::slice::from_ref(summary), find).map_err(|error| of_engine(&error))?;
+    let undone = landed.into_values().flatten().find_map(|part| Some((part.undone?, part)));
+    let Some((commit, part)) = undone else { return Ok(()) };
+    let message =
+        format!("session {} has landed on `{}`, and was undone by {}", summary.run, part.target, commit.short());
+    Err(Failure::new(Code::LandingRefused, message).hint(format!(
+        "`git revert {}` on `{}` brings it back",
+        commit.short(),
+        part.target
+    )))
 }
 
 /// Says that nothing is left to land, and stores nothing.

@@ -445,7 +445,9 @@ fn next_command(globals: &Globals, repo: &Repo, summary: &Summary, states: &Work
     if let Some(entry) = states.queued.get(&summary.run).filter(|_| summary.can_land()) {
         return Some(about(globals, &globals.dir, &format!("merge why {}", entry.reference()), None));
     }
-    let land = || about(globals, &globals.dir, &format!("land {}", summary.run), None);
+    // Without a branch to land on, somebody has to name one.
+    let into = if summary.started.target().is_none() { " --into BRANCH" } else { "" };
+    let land = || about(globals, &globals.dir, &format!("land {}{into}", summary.run), None);
     states.waits_to_land(summary).then(land)
 }
 

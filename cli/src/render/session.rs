@@ -14,6 +14,7 @@ use pleach_core::event::{PauseReason, Snapshot};
 use pleach_core::ids::{CommitId, NodeId, RepoName, RepoPath, RunId, SessionId};
 use pleach_core::progress::TaskStatus;
 use pleach_core::queue::{EntryState, QueueEntry};
+use pleach_core::step::name_line;
 use pleach_core::text::{counted, first_line, is_steering, listed, shorten};
 use serde_json::{Value, json};
 
@@ -148,7 +149,8 @@ fn node_of(summary: &Summary) -> String {
 
 /// Whether there is finished work to land.
 fn is_to_land(summary: &Summary) -> bool {
-    summary.can_land() && summary.repos().any(|repo_work| RepoWork::has_changed(&repo_work))
+    let is_own = summary.started.resolves.is_some();
+    !is_own && summary.can_land() && summary.repos().any(|repo_work| RepoWork::has_changed(&repo_work))
 }
 
 /// Why a session is paused, in a few words.
@@ -205,7 +207,7 @@ fn goal(summary: &Summary) -> String {
     let simulated = if started.simulated { " (simulated)" } else { "" };
     let goal = one_line(&started.goal);
     match &started.task {
-        Some(task) => format!("{} {}", task.id, one_line(&task.name)),
+        Some(task) => format!("{} {}", task.id, name_line(&task.name)),
         None if goal.is_empty() => format!("{}{simulated}", started.name),
         None if started.dot_path == BUILT_IN => format!("{goal}{simulated}"),
         None => format!("{}{simulated}: {goal}", started.name),

@@ -10,11 +10,11 @@ use pleach_core::progress::{
     OtherTreeWork, Progress, StepCommit, StepPlace, StrandedWork, TaskState, TaskStatus, UnreadableBranch,
 };
 use pleach_core::schedule::{self, Blocked, NextAction, ScheduleOptions};
-use pleach_core::step::{TreeName, short_id, shown_name};
+use pleach_core::step::{TreeName, name_line, short_id, shown_name};
 use pleach_core::text::{counted, listed};
 use serde_json::{Value, json};
 
-use super::session::{doing, one_line, plain};
+use super::session::{doing, plain};
 use super::{columns, cut, width};
 use crate::tree::overview::{BrokenTree, TreeWithProgress};
 
@@ -26,7 +26,7 @@ const LEAST_NAME: usize = 16;
 
 /// A name in the room that a terminal has beside so many columns of other text.
 pub fn fitted(name: &str, beside: usize) -> String {
-    let name = one_line(name);
+    let name = name_line(name);
     columns().map_or(name.clone(), |columns| cut(&name, columns.saturating_sub(beside).max(LEAST_NAME)))
 }
 

@@ -15,11 +15,8 @@ pub(super) fn read(repo: &Path) -> Option<String> {
     plain_file::read(&place(repo)).ok().filter(|token| token.len() == 2 * LENGTH)
 }
 
-/// The same, made where there is none.
+/// Makes another one: one that is there may have come along with the repository.
 pub(super) fn make(repo: &Path) -> io::Result<String> {
-    if let Some(token) = read(repo) {
-        return Ok(token);
-    }
     let mut random = [0; LENGTH];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
     let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();

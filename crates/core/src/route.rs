@@ -127,13 +127,9 @@ fn open_conflicts(state: &State, node: &Node, outcome: &Outcome) -> Vec<String> 
         };
         return found.iter().map(describe).collect();
     }
-    if resolves(state, node) && outcome.status.is_success() {
+    if node.may_resolve() && outcome.status.is_success() {
         return Vec::new();
     }
-    conflicts_in_words(state)
-}
-
-fn conflicts_in_words(state: &State) -> Vec<String> {
     let describe = |conflict: &WorktreeMergeConflict| {
         let paths: Vec<RepoPath> = conflict.paths.iter().map(|path| path.path.clone()).collect();
         format!("branch `{}` in {}", conflict.context, named(&paths))
@@ -172,18 +168,13 @@ fn chosen_route(
     outcome: &Outcome,
     left: AttemptOutput<'_>,
 ) -> Route {
-    let is_exit = node.handler == HandlerKind::Exit;
-    // More of what was merged is in conflict: the same node is to resolve that, too. What a person has resolved at the exit
-    // is merged before the run ends.
-    if resolves(state, node)
-        && outcome.status.is_success()
-        && (is_exit || state.has_later_conflicts())
-        && !repeats_fan_out(state, outcome)
-    {
-        return Route::Edge { to: node.id.clone() };
-    }
-    if is_exit {
+    if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
+    }
+    // More of what was merged is in conflict: the same node is to resolve that, too.
+    let is_resolved = node.may_resolve() && outcome.status.is_success();
+    if is_resolved && state.has_later_conflicts() && !repeats_fan_out(state, outcome) {
+        return Route::Edge { to: node.id.clone() };
     }
     if is_looping(pipeline, state, node, outcome, left) {
         let reason = format!(
@@ -259,19 +250,6 @@ fn is_asked_for(pipeline: &Pipeline, node: &Node, word: &str) -> bool {
 fn works(node: &Node) -> bool {
     let is_parallel = matches!(node.handler, HandlerKind::Parallel | HandlerKind::FanIn);
     is_parallel || matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_))
-}
-
-/// Whether the conflicts of a merge can be resolved at a node. Where none before it did, a person may do so at the exit of
-/// a session, in its worktree, before the failed run is resumed.
-pub fn resolves(state: &State, node: &Node) -> bool {
-    let is_by_hand = !state.conflicts.is_empty() && !state.is_branch && state.task.is_none();
-    node.may_resolve() || node.handler == HandlerKind::Exit && is_by_hand
-}
-
-/// Why a run with conflicts fails at its exit.
-pub fn unresolved_at_exit(state: &State) -> String {
-    let open = conflicts_in_words(state).join("; ");
-    format!("unresolved merge conflict: {open}; resolve the markers in the session's worktree, then resume it")
 }
 
 /// The edges a fan-out follows, each with a branch: those without a condition, and those whose condition holds.
@@ -441,7 +419,7 @@ pub fn text_of(value: &Value) -> String {
 /// At the exit every gate the run has reached must be satisfied, and one that sent it back must have run again.
 fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -> Route {
     // What a branch says of its gates counts once it is joined. No gate is asked while conflicts are open.
-    if outcome.status != Status::Fail && (state.is_branch || !state.conflicts.is_empty()) {
+    if state.is_branch || !state.conflicts.is_empty() {
         return Route::Complete;
     }
     if outcome.status == Status::Fail {

@@ -4,6 +4,7 @@ use clap::Args;
 use engine::tree::ad_hoc::{AdHocStatus, TaskView};
 use engine::view::{SessionStatus, Summary};
 use git::Repo;
+use pleach_core::step::name_line;
 use pleach_core::text::listed;
 use serde_json::json;
 
@@ -12,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::forecast_marks::{FORECAST_HINT, ForecastMarks, marked};
 use crate::globals::Globals;
-use crate::render::session::{doing, one_line, why_paused};
+use crate::render::session::{doing, why_paused};
 use crate::render::{Out, Table};
 
 /// List the tasks of this repository: by default those that have neither landed nor been cancelled.
@@ -70,7 +71,7 @@ pub fn table(repo: &Repo, views: &[TaskView], marks: &ForecastMarks) -> Table {
             task.id.to_string(),
             marked(state(repo, view), marks.task(view)),
             task.priority.to_string(),
-            one_line(&task.name),
+            name_line(&task.name),
             task.target.to_string(),
         ]);
     }

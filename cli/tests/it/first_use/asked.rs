@@ -111,6 +111,10 @@ fn undo_shows_and_reverts_the_newest_landing() {
     assert_eq!((queue.landed("made"), queue.landed("one.txt")), (None, Some("one".to_owned())));
     let session = env.pleach(&["status", "--json"]).expect(0).json()["sessions"][0].clone();
     assert_eq!(session["state"], "landed, undone");
+    env.pleach(&["land", session["session"].as_str().unwrap()])
+        .expect(5)
+        .fails_with("landing-refused")
+        .naming("git revert ");
     env.pleach(&["undo", "-y"]).expect(0);
     assert_eq!(queue.landed("one.txt"), None, "what landed before");
     env.pleach(&["undo", "-y"]).expect(2).fails_with("no-such-entry");

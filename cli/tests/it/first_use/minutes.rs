@@ -127,7 +127,7 @@ fn n20_a_prompt_goes_back_until_its_review_approves() {
 }
 
 #[test]
-fn a_prompts_agent_is_told_its_check_and_its_goal_once() {
+fn a_prompts_agent_is_told_check_and_goal_once() {
     let env = TestEnv::with_repo();
     let told = env.root().join("told");
     let program = format!("#!/bin/sh\ntest $PLEACH_NODE != implement || cat > {}\necho APPROVED\n", told.display());

@@ -112,27 +112,10 @@ fn a_person_resolves_a_conflict_at_a_gate() {
 }
 
 #[test]
-fn conflicts_resolved_by_hand_after_a_failure_are_merged() {
+fn a_run_without_anything_that_resolves_is_warned_about() {
     let env = TestEnv::with_repo();
-    let ran = env.run(&clash(&["a", "b", "c"], " join -> exit"), &[]).expect(1);
-    assert!(ran.stderr.contains("no node before `exit` can resolve that"), "{ran}");
-    let file = env.worktree().join("same.txt");
-    for (branch, text) in [("b", "a and b\n"), ("c", "all\n")] {
-        let marked = std::fs::read_to_string(&file).unwrap();
-        assert!(marked.contains("<<<<<<< "), "{marked}");
-        std::fs::write(&file, marked.replace("<<<<<<< ", "<<<<<<<  ")).unwrap();
-        let ran = env.resume(&[]).expect(1);
-        let said = format!("unresolved merge conflict: branch `{branch}` in `same.txt`");
-        assert!(ran.stdout.contains(&said), "markers are left: {ran}");
-        std::fs::write(&file, text).unwrap();
-        env.resume(&[]).expect(if branch == "c" { 0 } else { 1 });
-    }
-    assert_eq!(env.committed("same.txt"), "all");
-    let subjects = env.git(&["log", "-2", "--first-parent", "--format=%an: %s", &env.branch()]);
-    assert_eq!(subjects, "pleach: Merge branch c\nexit (human): Resolve the conflict of c in same.txt");
-    for context in ["a", "b", "c"] {
-        env.git(&["merge-base", "--is-ancestor", &env.branch_of(context), &env.branch()]);
-    }
+    let ran = env.run(&clash(&["a", "b"], " join -> exit"), &[]).expect(1);
+    ran.warns("conflicts_resolved").naming("`exit`");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn what_branches_do_is_not_named_to_each_other() {
         + &tool(
             "b",
             &format!(
-                "{}; until git log --format=%s --all | grep -q -F 'echo more'; do sleep 0.05; done; echo b > b.txt",
+                "{}; until git log --format=%s --all | grep -q -x 'Run a2'; do sleep 0.05; done; echo b > b.txt",
                 seen("a")
             ),
         )

@@ -44,7 +44,7 @@ fn a_tree_is_shown_from_its_beginning_to_its_end() {
     ");
     let ran = env.pleach(&["-v", "status", "--tree", "task-tree.json"]).expect(0);
     assert!(ran.stdout.contains("    T001 Add one: complete\n"), "{ran}");
-    assert!(ran.stdout.contains("task T001  landed"), "with -v the sessions of landed tasks are listed: {ran}");
+    assert!(ran.stdout.contains("  T001 Add one  landed"), "with -v the sessions of landed tasks are listed: {ran}");
     pleach(&env, 0, &["gardener"]);
     let ran = env.pleach(&["status"]).expect(0);
     insta::assert_snapshot!(ran, @r"

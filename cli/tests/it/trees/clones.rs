@@ -523,7 +523,7 @@ fn a_record_has_nothing_pretended() {
     let session = garden.env.sessions().remove(0);
     garden.env.rewrite_record(&place, &session, "s/command:sh -c 'touch ~.mended'/simulation/");
     let ran = gardener(&garden, &place, &["--auto-approve"]).expect(2);
-    ran.fails_with("no-agent").naming("`mend`").naming("`simulation`").naming(format!("`pleach cancel {session}`"));
+    ran.fails_with("no-agent").naming("`mend`").naming("`simulation`").naming(format!(" cancel {session}`"));
     assert_eq!(has_run(&garden), [""; 0], "{ran}");
     garden.env.pleach(&["-C", place.to_str().unwrap(), "cancel", &session]).expect(0);
     let ran = gardener(&garden, &place, &[]).expect(0);

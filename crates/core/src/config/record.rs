@@ -293,10 +293,15 @@ impl MergedLayers {
     }
 }
 
-/// Takes the list of left-out settings off a recorded configuration, and what older versions have recorded unread.
+/// Takes the list of left-out settings off a recorded configuration, and brings what older versions have recorded up to date.
 fn take_machine(value: &mut Value) -> Vec<String> {
     if let Some(record) = value.get_mut("record").and_then(Value::as_object_mut) {
         record.shift_remove("cxdb");
+    }
+    if let Some(logs) = value.pointer_mut("/tree/commit_logs")
+        && let Some(are_committed) = logs.as_bool()
+    {
+        *logs = are_committed.to_string().into();
     }
     let list = match value {
         Value::Object(map) => map.shift_remove(MACHINE),

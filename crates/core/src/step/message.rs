@@ -361,10 +361,15 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// A name on one line.
+pub fn name_line(name: &str) -> String {
+    let breaks = |c: char| c == ' ' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    name.split(breaks).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// A name as subjects show it: on one line, and cut.
 pub fn shown_name(name: &str) -> String {
-    let breaks = |c: char| c == ' ' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-    let line = name.split(breaks).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let line = name_line(name);
     if line.chars().count() <= NAME {
         return line;
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::event::{Feedback, FeedbackKind};
 pub use crate::plan::tree::TestKind;
-pub use message::{AttemptNumber, Step, StepKind, short_id, shown_name};
+pub use message::{AttemptNumber, Step, StepKind, name_line, short_id, shown_name};
 pub use reason::{failure, reason, reason_of};
 pub use tree_name::TreeName;
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use paragraph::Verdict;
-use paragraph::{Paragraph, QUOTES, Statement, is_label, verdict_of};
+use paragraph::{QUOTES, StatedVerdict, VerdictParagraph, is_label, verdict_of};
 
 /// What is said of a review without a verdict, to the person who waits for it and to the next attempt.
 pub const NO_VERDICT: &str = "no verdict in the review; end with VERDICT: APPROVED or VERDICT: REJECTED";
@@ -19,17 +19,42 @@ pub const NO_VERDICT: &str = "no verdict in the review; end with VERDICT: APPROV
 /// closing JSON object. `None` when there is none, or something that disagrees: then the reviewer is asked once more.
 pub fn read(reply: &str) -> Option<Verdict> {
     let Some((above, object, verdict)) = closing_json(reply) else {
-        return newest(&paragraphs(reply)).map(|(_, given)| given.verdict);
+        let paragraphs = paragraphs(reply);
+        let (at, given) = newest(&paragraphs)?;
+        let is_quoted = |line: &str| !paragraphs[at].contains(&line.trim()) && line.to_lowercase().contains("reject");
+        // A rejection in a quotation counts as little as others, and makes an approval above it doubtful.
+        let is_doubtful = given.verdict == Verdict::Approved && behind(reply, given.rest).lines().any(is_quoted);
+        return (!is_doubtful).then_some(given.verdict);
     };
     let mut lines: Vec<&str> = above.lines().rev().map(str::trim).take_while(|line| !line.is_empty()).collect();
     lines.reverse();
-    // What the object says beside its verdict is between quotes as well.
-    let mut said = [lines].into_iter().chain(object.split('"').map(|text| vec![text]));
-    let disagrees = |paragraph: Paragraph<'_>| {
+    let mut texts = Vec::new();
+    strings(&serde_json::from_str(object).ok()?, &mut texts);
+    let mut said = [lines].into_iter().chain(texts.iter().map(|text| text.lines().map(str::trim).collect()));
+    let disagrees = |paragraph: VerdictParagraph<'_>| {
         let is_other = paragraph.verdict().is_some_and(|given| Some(given.verdict) != verdict);
         is_other || verdict == Some(Verdict::Approved) && paragraph.objects
     };
-    verdict.filter(|_| !said.any(|lines| disagrees(Paragraph::read(&lines, "", ""))))
+    verdict.filter(|_| !said.any(|lines| disagrees(VerdictParagraph::read(&lines, "", ""))))
+}
+
+/// What of a reply is behind a part of it.
+fn behind<'t>(reply: &'t str, part: &str) -> &'t str {
+    let at = (part.as_ptr() as usize).saturating_sub(reply.as_ptr() as usize);
+    reply.get(at..).unwrap_or_default()
+}
+
+/// Every text in a JSON value, names of fields included.
+fn strings(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, texts)),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            texts.push(name.clone());
+            strings(value, texts);
+        }),
+        _ => {}
+    }
 }
 
 /// Why a reviewer has rejected, in the words that are behind the verdict, else in those before it. None when he has
@@ -49,15 +74,22 @@ pub fn why(reply: &str) -> Option<String> {
 }
 
 /// The verdict that counts, and the paragraph it is in. A paragraph goes on from a label, or from what announces it.
-fn newest<'t>(paragraphs: &[Vec<&'t str>]) -> Option<(usize, Statement<'t>)> {
+fn newest<'t>(paragraphs: &[Vec<&'t str>]) -> Option<(usize, StatedVerdict<'t>)> {
     let above =
         |at: usize| paragraphs.get(at.wrapping_sub(1))?.last().filter(|line| line.ends_with(':') || is_label(line));
     let below = |at: usize| paragraphs.get(at + 1).map_or("", |lines| lines[0]);
-    let read = |at: usize| Paragraph::read(&paragraphs[at], above(at).copied().unwrap_or_default(), below(at));
+    let read = |at: usize| VerdictParagraph::read(&paragraphs[at], above(at).copied().unwrap_or_default(), below(at));
     let mut all = (0..paragraphs.len()).rev().map(|at| (at, read(at)));
     let (at, paragraph) = all.find(|(_, paragraph)| paragraph.speaks)?;
-    let counts = |given: &Statement<'_>| given.is_labelled || at + 1 == paragraphs.len();
-    paragraph.verdict().filter(counts).map(|given| (at, given))
+    // A rejection is not taken back in passing: `Approved: the parser.`
+    let is_rejected = |given: StatedVerdict<'_>| given.verdict == Verdict::Rejected;
+    let mut earlier = all.filter_map(|(_, paragraph)| paragraph.verdict());
+    let mut counts = |given: &StatedVerdict<'_>| {
+        let is_last = at + 1 == paragraphs.len();
+        let is_plain = given.is_labelled || given.is_capital || is_rejected(*given);
+        (given.is_labelled || is_last) && (is_plain || !earlier.any(is_rejected))
+    };
+    paragraph.verdict().filter(|given| counts(given)).map(|given| (at, given))
 }
 
 /// The paragraphs of a reply, without quotations and quoted code.

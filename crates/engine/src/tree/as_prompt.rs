@@ -36,7 +36,10 @@ pub fn as_prompt(repo: &Repo, point: &RunPoint) -> Result<Option<PipelineAndInpu
     let Some(task) = tree.as_ref().and_then(|tree| tree.node(&of.id)) else {
         return unfit(format!("the record does not have task {}", of.id));
     };
-    let config = Config::from_recorded(point.started.config.clone()).unwrap_or_default();
+    let config = match Config::from_recorded(point.started.config.clone()) {
+        Ok(config) => config,
+        Err(error) => return unfit(error.to_string()),
+    };
     let default = config.test_of_work().map(|command| TestCommand {
         kind: TestKind::Unit,
         command: command.to_owned(),

@@ -37,9 +37,14 @@ impl Pager {
 
 /// Once a handler was installed, the signal does not end this process.
 fn leave_interrupts_to_it() -> io::Result<()> {
+    let install = || tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map(drop);
+    if tokio::runtime::Handle::try_current().is_ok() {
+        // A runtime must not be dropped within another one.
+        return install();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
-    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map(drop)
+    install()
 }
 
 impl Write for Pager {

@@ -18,7 +18,11 @@ const NEGATIONS: &str = "not no never cannot none nothing nobody neither nor wit
     decline declined deny denied withhold against cant wont dont isnt false nope null unknown tbd maybe would could should \
     might";
 const CONDITIONS: &str = "if once when after unless provided providing assuming until before pending subject only except \
-    apart partly partially conditional conditionally condition conditions soon long";
+    apart partly partially conditional conditionally condition conditions contingent soon long";
+
+/// What an approval does not come with.
+const HEAVY: &str = "change changes fix fixes required reservations reservation exception exceptions proviso caveat blocking \
+    blocker following";
 
 /// What reviewers are glad to have found none of; the beginnings of the words.
 const FAULTS: &str = "issue problem concern blocker mistake bug defect error fault objection complain change wrong";
@@ -30,10 +34,12 @@ pub(super) const QUOTES: [char; 7] = ['"', '`', '\u{201c}', '\u{201d}', '\u{201e
 
 /// A verdict where it is stated.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Statement<'t> {
+pub(super) struct StatedVerdict<'t> {
     pub(super) verdict: Verdict,
     /// Whether a label, in its line or above it, says that it is the verdict.
     pub(super) is_labelled: bool,
+    /// Whether its word is written in capitals.
+    pub(super) is_capital: bool,
     /// Its line in the paragraph, the sentences before it there, and what follows its word.
     pub(super) line: usize,
     pub(super) before: &'t str,
@@ -42,13 +48,13 @@ pub(super) struct Statement<'t> {
 
 /// What a paragraph says of the verdict, if it speaks of one.
 #[derive(Debug, Default)]
-pub(super) struct Paragraph<'t> {
-    statements: Vec<Statement<'t>>,
+pub(super) struct VerdictParagraph<'t> {
+    statements: Vec<StatedVerdict<'t>>,
     pub(super) objects: bool,
     pub(super) speaks: bool,
 }
 
-impl<'t> Paragraph<'t> {
+impl<'t> VerdictParagraph<'t> {
     /// Reads the lines of a paragraph. `above` is the line it may go on from, `below` the one it may go on with.
     pub(super) fn read(lines: &[&'t str], mut above: &'t str, below: &str) -> Self {
         let sentences_of = |at: usize| sentences(lines[at]).into_iter().map(move |(from, text)| (at, from, text));
@@ -71,7 +77,7 @@ impl<'t> Paragraph<'t> {
             read.statements.extend(stated.map(|given| {
                 let (before, behind) = lines[line].split_at(from);
                 let rest = &behind[sentence.len() - given.rest.len()..];
-                Statement { line, before, rest, is_labelled: given.is_labelled && from == 0, ..given }
+                StatedVerdict { line, before, rest, is_labelled: given.is_labelled && from == 0, ..given }
             }));
             is_quoted ^= sentence.matches(QUOTES).count() % 2 == 1;
             above = sentence;
@@ -80,7 +86,7 @@ impl<'t> Paragraph<'t> {
     }
 
     /// The newest verdict, where all that are stated agree and nothing objects to an approval.
-    pub(super) fn verdict(&self) -> Option<Statement<'t>> {
+    pub(super) fn verdict(&self) -> Option<StatedVerdict<'t>> {
         let newest = *self.statements.last()?;
         let agrees = self.statements.iter().all(|given| given.verdict == newest.verdict);
         (agrees && (newest.verdict == Verdict::Rejected || !self.objects)).then_some(newest)
@@ -88,7 +94,7 @@ impl<'t> Paragraph<'t> {
 }
 
 /// The verdict a sentence states: its word comes first, behind marks and a label.
-fn statement<'t>(sentence: &'t str, above: &str, next: &str) -> Option<Statement<'t>> {
+fn statement<'t>(sentence: &'t str, above: &str, next: &str) -> Option<StatedVerdict<'t>> {
     let (before, label, between, text) = past_label(sentence);
     let word = text.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.trim_end_matches('_');
     let (verdict, rest) = (verdict_of(word)?, &text[word.len()..]);
@@ -98,9 +104,12 @@ fn statement<'t>(sentence: &'t str, above: &str, next: &str) -> Option<Statement
     let has_reasons = rest.trim_start_matches(['*', '_']).starts_with(' ')
         && reasons.first().is_some_and(|word| is_one_of(word, "with because since as due for and"));
     let states = match verdict {
-        Verdict::Rejected => !marks.contains(['>', '~', '{']) && (is_alone(rest) || has_reasons),
+        Verdict::Rejected => {
+            let is_capital = word == "REJECTED" && rest.starts_with(' ');
+            !marks.contains(['>', '~', '{']) && (is_alone(rest) || has_reasons || is_capital)
+        }
         Verdict::Approved => {
-            let is_heavy = |word: &String| is_doubt(word) || is_one_of(word, "changes fixes required reservations");
+            let is_heavy = |word: &String| is_doubt(word) || is_one_of(word, HEAVY);
             let is_light = is_explicit && has_reasons && !reasons[1..].iter().any(is_heavy);
             // Somebody's words, unless they are all there is.
             let is_closed = rest.trim_start_matches(['.', '!', '*', '_']).starts_with(is_quote);
@@ -113,7 +122,8 @@ fn statement<'t>(sentence: &'t str, above: &str, next: &str) -> Option<Statement
     // A line in lower case goes on with the sentence above it.
     let is_own = states && !(goes_on(above) && word.starts_with(char::is_lowercase));
     let is_labelled = !goes_on(above) && words(label).last().is_some_and(|last| last == "verdict");
-    is_own.then_some(Statement { verdict, is_labelled, line: 0, before, rest })
+    let is_capital = word.chars().all(char::is_uppercase);
+    is_own.then_some(StatedVerdict { verdict, is_labelled, is_capital, line: 0, before, rest })
 }
 
 pub(super) fn verdict_of(word: &str) -> Option<Verdict> {
@@ -138,17 +148,26 @@ fn takes_back(own: &str, next: &str) -> bool {
     let first = |clause: &str| words(clause).into_iter().find(|word| !joins(word)).unwrap_or_default();
     let depends = |clause: &str| is_one_of(&first(clause), CONDITIONS);
     let denies = |text: &str| words(text).last().is_some_and(|last| is_one_of(last, "not no never nope"));
+    let is_fault = |word: &String| FAULTS.split(' ').any(|fault| word.starts_with(fault));
+    let negates = |clause: &str| is_one_of(&first(clause), "not never nope") && !words(clause).iter().any(is_fault);
+    // `If you like, rename it.` speaks of something else; `But only if it is tested, as agreed.` does not.
+    let begins = words(next).first().is_some_and(|first| is_one_of(first, "if when once after until before"));
+    let is_apart =
+        begins && next.find(',').is_some_and(|at| next[..at].trim().contains(' ') && !next[at..].contains("that is"));
+    let is_bound = next.trim_start().to_lowercase().starts_with("on condition");
     let mut clauses =
         own.split([',', ':', '(', '\u{2014}', '\u{2013}']).filter(|text| text.contains(char::is_alphanumeric));
     let reason = clauses.clone().next().unwrap_or_default();
     // `No mistakes were found` is praise, `no mistakes were fixed` is not.
-    let faults = words(reason).iter().any(|word| FAULTS.split(' ').any(|fault| word.starts_with(fault)));
+    let faults = words(reason).iter().any(is_fault);
     let praises =
         faults && !words(reason).iter().any(|word| is_one_of(word, "fixed solved resolved addressed handled"));
     let is_against = |word: &String| word.starts_with("reject") || word.starts_with("condition");
     let is_denied = is_doubt(&first(reason)) && !praises || reason.trim_start().starts_with("n/a") || denies(own);
-    let is_dependent = clauses.any(depends) || words(own).iter().any(is_against) || is_crossed_out(own);
-    is_denied || is_dependent || denies(next) || depends(next) && !next.contains(',')
+    let is_dependent = clauses.any(|clause| depends(clause) || negates(clause))
+        || words(own).iter().any(is_against)
+        || is_crossed_out(own);
+    is_denied || is_dependent || denies(next) || negates(next) || is_bound || depends(next) && !is_apart
 }
 
 /// Whether a sentence rejects, or negates an approval. `is_doubtful` is whether what it goes on from negates something.

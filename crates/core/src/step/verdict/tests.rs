@@ -382,6 +382,39 @@ fn what_only_speaks_of_approval_is_no_verdict() {
 }
 
 #[test]
+fn an_approval_that_is_taken_back_is_none() {
+    let replies = [
+        "The parser is good. Approved.\n\n```\nVERDICT: REJECTED\n```",
+        "Approved.\n\n> VERDICT: REJECTED",
+        "VERDICT: APPROVED\n\n> On second look: VERDICT: REJECTED",
+        "VERDICT: REJECTED\n\nApproved: parser, docs.\nNeeds work: tests, index.",
+        "REJECTED\n\nApproved: docs.",
+        "VERDICT: APPROVED. But only if the index is added, as discussed.",
+        "VERDICT: APPROVED. If, and only if, the index is added.",
+        "VERDICT: APPROVED. Provided, of course, that the index is added.",
+        "VERDICT: APPROVED. Once the index is there, that is.",
+        "APPROVED. But not yet, the index is missing.",
+        "VERDICT: APPROVED\nNot for merging.",
+        "VERDICT: APPROVED\n\nnot yet: the index is missing",
+        "VERDICT: APPROVED with the exception of the parser, which must be rewritten",
+        "VERDICT: APPROVED with the following change: add an index",
+        "VERDICT: APPROVED with the proviso that an index is added",
+        "VERDICT: APPROVED with a blocking issue",
+        "VERDICT: APPROVED as a proof of concept, not for merging",
+        "VERDICT: APPROVED; contingent on the index",
+        "VERDICT: APPROVED; on condition that the index is added",
+        "{\"verdict\": \"approved\", \"reasons\": \"All good.\\nREJECTED: no tests\"}",
+        "{\"verdict\": \"approved\", \"reasons\": \"I would not call this \\\"approved\\\"\"}",
+    ];
+    check(None, &replies);
+    check(
+        Some(Verdict::Approved),
+        &["REJECTED at first.\n\nIt is fixed now.\n\nAPPROVED", "APPROVED. If you like, rename it."],
+    );
+    check(Some(Verdict::Rejected), &["REJECTED bad", "REJECTED no tests were added"]);
+}
+
+#[test]
 fn a_closing_json_object_may_hold_the_verdict() {
     let approved = [
         r#"{"verdict": "APPROVED"}"#,

@@ -32,10 +32,11 @@ fn max_visits_of_the_graph() {
 #[test]
 fn a_checked_agent_that_changes_nothing_ends_the_run() {
     let inner = format!("{ROUND} a [max_visits=5, check=b]");
-    let play = Play::run(&graph(&inner), Script::new().node("b", [Outcome::fail("red")]));
+    let play = Play::run(&graph(&inner), Script::new().node("b", [on_tree(1, Outcome::fail("red"))]));
     assert_eq!(play.path(), "start a b a b");
     assert_eq!(play.ending(), "`a` changed nothing, and again `b` failed: red");
-    let play = Play::run(&graph(&inner), Script::new().node("b", [Outcome::fail("red"), Outcome::fail("other")]));
+    let answers = ["red", "other"].map(|why| on_tree(1, Outcome::fail(why)));
+    let play = Play::run(&graph(&inner), Script::new().node("b", answers));
     assert_eq!(play.runs("a"), 3, "another failure is another round");
 }
 

@@ -18,7 +18,6 @@ use pleach_core::event::{NodeStarted, Outcome, RewindVia, WarningCode};
 use pleach_core::ids::{CommitId, RepoName};
 use pleach_core::plan::pipeline::{HandlerKind, Node};
 use pleach_core::redact::is_marked;
-use pleach_core::route;
 use pleach_core::state::{Position, Rewound, State, Visit};
 
 /// The result of starting a node.
@@ -111,7 +110,7 @@ fn know(context: &mut Context, node: &Node, conversation: &Conversation) -> Resu
 fn conflict_work(context: &Context, node: &Node) -> Option<ConflictWork> {
     let state = &context.state;
     let conflicts = state.next_conflict();
-    let branch = conflicts.first().filter(|_| route::resolves(state, node))?.context.clone();
+    let branch = conflicts.first().filter(|_| node.may_resolve())?.context.clone();
     let paths = conflicts.iter().flat_map(|conflict| &conflict.paths).map(|path| path.path.clone()).collect();
     let is_untouched = |repo: &RepoName| state.work.get(repo) == state.merged_work.get(repo);
     let lay = conflicts.iter().filter(|conflict| is_untouched(&conflict.repo));
@@ -230,7 +229,7 @@ fn why_not_repeated(context: &Context, node: &Node, agent: &dyn Agent) -> Option
     if !agent.repeats_calls() || context.working().is_shared() {
         return Some(None);
     }
-    if route::resolves(&context.state, node) && !context.state.next_conflict().is_empty() {
+    if node.may_resolve() && !context.state.next_conflict().is_empty() {
         return Some(None);
     }
     let has_marks = |message: &Message| message.tool_calls().any(|(_, _, arguments)| is_marked(&arguments.to_string()));

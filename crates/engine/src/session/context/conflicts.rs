@@ -21,7 +21,7 @@ pub(super) fn resolve(
 ) -> Result<(Outcome, Vec<Event>), Error> {
     let conflicts: Vec<WorktreeMergeConflict> = context.state.next_conflict().into_iter().cloned().collect();
     let again = route::repeats_fan_out(&context.state, &outcome);
-    if conflicts.is_empty() || again || !route::resolves(&context.state, node) || !outcome.status.is_success() {
+    if conflicts.is_empty() || again || !node.may_resolve() || !outcome.status.is_success() {
         return Ok((outcome, Vec::new()));
     }
     // Its turns may have looked only at what the agent wrote.

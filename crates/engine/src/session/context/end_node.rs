@@ -286,7 +286,6 @@ fn worked_by(context: &Context, last: &[Event]) -> Vec<(String, String)> {
 fn worked(context: &mut Context, effect: Effect, conversation: &Conversation) -> Ending {
     match effect {
         Effect::None => Ending::default(),
-        Effect::Resolution(changes) => Ending { changes: Some(*changes), ..Ending::default() },
         Effect::Human(human) => {
             Ending { events: vec![human.answer.into()], changes: human.changes, ..Ending::default() }
         }

@@ -17,7 +17,7 @@ use pleach_core::event::{
 use pleach_core::ids::{BranchName, CommitId, ContextId, NodeId, RepoName};
 use pleach_core::plan::pipeline::HandlerKind;
 use pleach_core::text::listed;
-use pleach_core::{clock, route, state};
+use pleach_core::{clock, state};
 
 /// Number of paths a message names.
 const NAMED: usize = 10;
@@ -199,18 +199,12 @@ fn has_begun(context: &Context) -> bool {
     !context.state.nodes.is_empty() || !matches!(context.state.position, state::Position::Ready { .. })
 }
 
-/// The commit whose conflicts a person has to resolve in a worktree, where a gate waits for that or the run has failed with
-/// them.
+/// The commit whose conflicts a person has to resolve in a worktree, where a gate waits for that.
 fn laid_for_person(context: &Context, name: &RepoName) -> Option<CommitId> {
     let state = &context.state;
-    let node = context.plan.pipeline.node(state.next_node()?)?;
+    let gate = context.plan.pipeline.node(&state.running()?.node)?;
     let is_untouched = state.work.get(name) == state.merged_work.get(name);
-    let waits = match node.handler {
-        HandlerKind::WaitHuman => state.running().is_some(),
-        HandlerKind::Exit => route::resolves(state, node),
-        _ => false,
-    };
-    let is_theirs = waits && is_untouched;
+    let is_theirs = gate.handler == HandlerKind::WaitHuman && is_untouched;
     state.next_conflict().iter().find(|conflict| is_theirs && conflict.repo == *name).map(|conflict| conflict.theirs)
 }
 

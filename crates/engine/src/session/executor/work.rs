@@ -40,8 +40,6 @@ pub enum Work {
     Tests(Vec<TestCommand>),
     /// Ask a person.
     Human(Question),
-    /// Take what a person has resolved, or fail with this reason.
-    Resolution(String),
     /// Run an agent.
     Agent(AgentWork),
     /// Bring the branches of a fan-out together.
@@ -125,7 +123,6 @@ pub(crate) fn passes(engine: &Engine, plan: &SessionPlan, state: &State, node: &
         return None;
     }
     match &node.handler {
-        HandlerKind::Exit if route::resolves(state, node) => None,
         HandlerKind::Start | HandlerKind::Exit => Some(Outcome::success()),
         HandlerKind::Conditional => Some(passed_on(state)),
         // A task without tests has no test step, and says so at the end.
@@ -210,8 +207,11 @@ impl WorkBuilder<'_> {
             }
             HandlerKind::Codergen => Ok(Work::Agent(self.agent_work(&*known()?)?)),
             HandlerKind::Parallel | HandlerKind::FanIn => Ok(Work::Join(Box::new(self.join_work(&*known()?)?))),
-            HandlerKind::Exit => Ok(Work::Resolution(route::unresolved_at_exit(&known()?.state))),
-            HandlerKind::Start | HandlerKind::Conditional | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
+            HandlerKind::Start
+            | HandlerKind::Exit
+            | HandlerKind::Conditional
+            | HandlerKind::ManagerLoop
+            | HandlerKind::Custom(_) => {
                 let why = format!("a node of type `{}` is not carried out", node.handler.as_str());
                 Err(Error::Worker { node: node.id.clone(), why })
             }
@@ -334,7 +334,7 @@ fn check_prompt(plan: &SessionPlan, node: &Node) -> String {
 
 /// What an agent is told about the conflicts it has to resolve.
 fn conflict_prompt(state: &State, node: &Node) -> String {
-    let conflicts = if route::resolves(state, node) { state.next_conflict() } else { Vec::new() };
+    let conflicts = if node.may_resolve() { state.next_conflict() } else { Vec::new() };
     let Some(first) = conflicts.first() else { return String::new() };
     let mut text = format!(
         "\n\nMerging the work of branch `{}` left conflicts. These files hold conflict markers; edit them so that the intent \

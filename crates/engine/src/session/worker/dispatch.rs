@@ -107,7 +107,6 @@ async fn carry_out(worker: &mut Worker, work: Work, end: &mut Collected) -> Resu
             () = cancel.cancel.stopped() => if cancel.timed_out() { Ok(worker.within_time(Outcome::success(), &cancel)) } else { Err(Stopped::Paused(PauseReason::Interrupted)) },
         },
         Work::Human(question) => human::ask(worker, &question, end).await,
-        Work::Resolution(unresolved) => human::resolution(worker, unresolved, end),
         Work::Tool(command) => command::tool(worker, command, &cancel, end).await,
         Work::Tests(commands) => run_tests::run_tests(worker, commands, &cancel, end).await,
         Work::Agent(work) => agent::agent(worker, work, &cancel, end).await,

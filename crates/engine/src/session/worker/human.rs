@@ -90,17 +90,6 @@ pub(super) async fn ask(worker: &mut Worker, question: &Question, end: &mut Coll
     })
 }
 
-/// Takes what a person has resolved in the worktrees of a run that failed with conflicts.
-pub(super) fn resolution(worker: &mut Worker, unresolved: String, end: &mut Collected) -> Result<Outcome, Stopped> {
-    let Some(conflicts) = worker.resolves.clone() else { return Ok(Outcome::final_failure(unresolved)) };
-    match edits(worker, &conflicts) {
-        Ok(changes) => end.effect = Effect::Resolution(Box::new(changes)),
-        Err(Stopped::Unresolved(_)) => return Ok(Outcome::final_failure(unresolved)),
-        Err(other) => return Err(other),
-    }
-    Ok(Outcome::success())
-}
-
 /// Commits what a person has changed in the worktrees to resolve conflicts.
 fn edits(worker: &mut Worker, conflicts: &ConflictWork) -> Result<Changes, Stopped> {
     let (facts, trailers, at) = (worker.facts("human", "local"), Vec::new(), clock::now());

@@ -116,8 +116,6 @@ pub(crate) enum Effect {
     Tool(Box<ToolEffect>),
     /// A gate was answered.
     Human(Box<HumanEffect>),
-    /// A person resolved conflicts of a run that failed with them.
-    Resolution(Box<Changes>),
     /// An agent left changes after its last turn.
     Leftover(Box<TurnReport>),
 }
@@ -129,7 +127,6 @@ impl Effect {
             Self::None => None,
             Self::Tool(tool) => Some(&mut tool.changes),
             Self::Human(human) => human.changes.as_mut(),
-            Self::Resolution(changes) => Some(changes),
             Self::Leftover(report) => Some(&mut report.changes),
         }
     }
