@@ -126,13 +126,14 @@ impl ReadBack {
 }
 
 type OpenRecord = (CommitId, BTreeMap<usize, Payload>);
+type MadeAndOpen = (Vec<(CommitId, MadeRecord)>, Vec<OpenRecord>);
 
 /// Makes records of their turns. Those of a session are written into the repository. Returns those that are none, too.
 fn make(
     repo: &Repo,
     writes: Option<&SessionId>,
     whole: Vec<BTreeMap<usize, Payload>>,
-) -> Result<(Vec<(CommitId, MadeRecord)>, Vec<OpenRecord>), MirrorError> {
+) -> Result<MadeAndOpen, MirrorError> {
     let (mut made, mut not, mut writer) = (Vec::new(), Vec::new(), repo.writer());
     for turns in whole {
         let record = decode(&turns.values().collect::<Vec<_>>());

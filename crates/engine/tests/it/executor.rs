@@ -90,7 +90,7 @@ fn in_words(work: &Work) -> String {
             let HandlerContext { node, visit, attempt, context, cwd, .. } = &**context;
             let _ = write!(words, "{node:?} {visit} {attempt} {context:?} {cwd:?}");
         }
-        Work::Wait(_) | Work::Tool(_) | Work::Tests(_) | Work::Human(_) | Work::Resolution(_) | Work::Join(_) => {
+        Work::Wait(_) | Work::Tool(_) | Work::Tests(_) | Work::Human(_) | Work::Join(_) => {
             let _ = write!(words, "{work:?}");
         }
     }
