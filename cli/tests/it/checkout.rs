@@ -382,7 +382,7 @@ fn large_files_are_held_back_with_a_warning() {
     assert!(ran.stdout.contains("\nno file was committed: 2 files were held back, as the warnings say\n"), "{ran}");
     let env = TestEnv::with_repo();
     let ran = env.run(&one("true"), &[]).expect(0);
-    assert!(ran.stdout.ends_with("\nno file was changed\n"), "{ran}");
+    assert!(ran.stdout.contains("\nno file was changed\n"), "{ran}");
 }
 
 #[test]

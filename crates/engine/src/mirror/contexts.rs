@@ -1,5 +1,7 @@
 //! What the contexts of a session are called at a mirror: a ref for each, of a file that says so.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::MirrorError;
@@ -10,6 +12,10 @@ use pleach_core::ids::{CommitId, ContextId, RunId, SessionId};
 
 /// The contexts of all sessions at mirrors.
 const MIRRORED: &str = "refs/pleach/cxdb/";
+
+/// How often a lock is tried again, and how long after.
+const TRIES: u32 = 20;
+const BETWEEN: Duration = Duration::from_millis(50);
 
 /// A context at a mirror.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +35,16 @@ fn reference(session: &SessionId, context: &ContextId) -> String {
 /// Keeps others from writing the contexts of a run. It has the name of a lock of its session, with which it is removed.
 pub(super) fn lock(repo: &Repo, run: &RunId) -> Result<Lock, LockError> {
     let name = format!("session-{}-mirror-{}", run.session, run.root);
-    Lock::take_now(repo.common_dir(), &name, &format!("the copy of session {run} at CXDB"))
+    let what = format!("the copy of session {run} at CXDB");
+    let mut tries = TRIES;
+    loop {
+        match Lock::take_now(repo.common_dir(), &name, &what) {
+            // A program that is just being started may still have what an earlier owner had open.
+            Err(LockError::Held { .. }) if tries > 0 => tries -= 1,
+            taken => return taken,
+        }
+        std::thread::sleep(BETWEEN);
+    }
 }
 
 /// Forgets what the contexts of a run are called, whose records are removed.
